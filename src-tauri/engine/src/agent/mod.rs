@@ -1,0 +1,141 @@
+//! How each agent is launched and its output read.
+//!
+//! The registry is a table of `&'static dyn Agent`. Everything that differs between agents is behind the trait; what
+//! happens with the bytes (spool, offsets, storing, showing) is the same for all of them.
+
+use std::{fmt, path::PathBuf};
+
+use crate::{
+    model::{AgentKind, Delta, ErrorKind, Stream, Timestamp, Usage},
+    secrets::{CredentialKind, Secret},
+};
+
+/// A model an agent offers. Models are data: any other id is accepted as free text.
+#[derive(Clone, Copy, Debug)]
+pub struct Model {
+    pub id: &'static str,
+    pub name: &'static str,
+}
+
+/// Where an agent's program is looked for, and which versions are known to work.
+#[derive(Clone, Copy, Debug)]
+pub struct Cli {
+    /// The program's name as a person types it.
+    pub program: &'static str,
+    /// What prints its version.
+    pub version_argument: &'static str,
+    /// The oldest version known to work.
+    pub minimum_version: (u32, u32, u32),
+    /// What to run to get it.
+    pub install: &'static str,
+}
+
+/// How a turn relates to the conversation before it.
+#[derive(Clone, Debug)]
+pub enum Session {
+    /// A new conversation under this id (a UUID chosen by us).
+    Fresh(String),
+    /// The conversation with this stored id.
+    Resume(String),
+    /// The newest conversation of this HOME: no id was ever stored.
+    Continue,
+}
+
+/// What is needed to start one turn.
+#[derive(Debug)]
+pub struct Launch<'a> {
+    /// The CLI as found by discovery; for Shell the shell itself.
+    pub program: PathBuf,
+    pub prompt: &'a str,
+    pub model: Option<&'a str>,
+    pub session: Session,
+    /// The credential and what kind it is, for agents that need one.
+    pub credential: Option<(CredentialKind, &'a Secret)>,
+    /// Where the model's endpoint is, if not at its maker's.
+    pub base_url: Option<&'a str>,
+    /// Arguments from the settings, validated against those the agent's adapter owns.
+    pub extra_arguments: &'a [String],
+}
+
+/// A process to start inside a sandbox. Secrets are in the environment only, the prompt in `stdin` only.
+#[derive(Debug)]
+pub struct Process {
+    pub argv: Vec<String>,
+    pub env: Vec<(String, EnvValue)>,
+    pub stdin: Vec<u8>,
+}
+
+/// The value of an environment variable; a secret one prints as `Secret(…)`.
+#[derive(Debug)]
+pub enum EnvValue {
+    Plain(String),
+    Secret(Secret),
+}
+
+/// How an agent's process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It returned this code.
+    Code(i32),
+    /// It died of this signal.
+    Signal(i32),
+    /// It vanished, and nobody saw how (the machine was rebooted, its keeper was killed).
+    Unknown,
+}
+
+/// How a turn ended, told from everything the agent said; its exit code is only one witness.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// `None`: completed.
+    pub error: Option<Failure>,
+    /// The newest session id the agent named.
+    pub session_id: Option<String>,
+    /// The turn's own consumption; `None` where the agent died before it reported.
+    pub usage: Option<Usage>,
+}
+
+/// Why a turn failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub kind: ErrorKind,
+    /// The agent's own words, for the person.
+    pub message: String,
+    /// When a limit is known to end.
+    pub retry_at: Option<Timestamp>,
+}
+
+/// Reads one turn's output. Never panics, whatever the bytes; the same bytes in the same order give the same items,
+/// however they are cut into chunks.
+pub trait Parser: Send + fmt::Debug {
+    /// Reads bytes of one of the two streams. `at` is when they were read (for durations only).
+    fn read(&mut self, stream: Stream, bytes: &[u8], at: Timestamp, deltas: &mut Vec<Delta>);
+
+    /// The newest session id the agent has named so far.
+    fn session_id(&self) -> Option<&str>;
+
+    /// The last known consumption of the turn so far.
+    fn usage(&self) -> Option<Usage>;
+
+    /// One line about what the agent does now: "runs npm test", "edits src/main.rs", "writes"; `None` when unknown.
+    fn headline(&self) -> Option<String>;
+
+    /// The process has ended and all its bytes were read. `interrupted`: we asked it to end.
+    fn finish(&mut self, exit: Exit, interrupted: bool, at: Timestamp, deltas: &mut Vec<Delta>) -> Outcome;
+}
+
+/// One entry of the registry.
+pub trait Agent: Send + Sync + fmt::Debug {
+    fn kind(&self) -> AgentKind;
+    /// As a person knows it: "Claude Code".
+    fn name(&self) -> &'static str;
+    fn models(&self) -> &'static [Model];
+    fn default_model(&self) -> Option<&'static str>;
+    /// Credentials it can work with, the preferred one first; empty: it needs none.
+    fn credentials(&self) -> &'static [CredentialKind];
+    /// `None`: nothing to install.
+    fn cli(&self) -> Option<&'static Cli>;
+    /// Hosts its model endpoint lives at when no base URL is set (always reachable in network mode `listed`).
+    fn hosts(&self) -> &'static [&'static str];
+    fn launch(&self, launch: &Launch<'_>) -> Process;
+    fn parser(&self) -> Box<dyn Parser>;
+}

@@ -1,0 +1,55 @@
+//! Time comes from a `Clock`, so that a test can move it.
+
+use std::{
+    fmt,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use serde::{Deserialize, Serialize};
+
+/// A moment, in Unix milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// The moment `millis` milliseconds after the beginning of 1970.
+    pub fn from_millis(millis: i64) -> Self {
+        Self(millis)
+    }
+
+    /// Unix milliseconds.
+    pub fn millis(self) -> i64 {
+        self.0
+    }
+
+    /// How long after `earlier` this is; zero where the clock went backwards.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+impl std::ops::Add<Duration> for Timestamp {
+    type Output = Self;
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
+    }
+}
+
+/// What the time is.
+pub trait Clock: Send + Sync + fmt::Debug + 'static {
+    /// The moment it is now.
+    fn now(&self) -> Timestamp;
+}
+
+/// The operating system's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "the one place that asks the operating system")]
+    fn now(&self) -> Timestamp {
+        let since = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+}

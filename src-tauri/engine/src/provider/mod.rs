@@ -1,0 +1,170 @@
+//! Where sandboxes live: the trait, and what passes through it.
+//!
+//! Every effect is idempotent: the engine may ask twice for what already holds (it does so after a crash).
+
+use std::{fmt, path::PathBuf, time::Duration};
+
+use async_trait::async_trait;
+
+use crate::{
+    agent::{Exit, Process},
+    model::{NetworkMode, OnTimeout, ProviderKind, SandboxId, Stream, TurnId},
+    secrets::Secret,
+};
+
+/// What a provider calls a sandbox. For `local` it is the sandbox's own id.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ProviderId(pub String);
+
+/// What a provider needs to make a sandbox.
+#[derive(Clone, Debug)]
+pub struct Provision {
+    pub sandbox: SandboxId,
+    /// The sandbox's own folder under app data (`workspace/`, `home/`, `turns/` and the keeper's files are in it).
+    pub directory: PathBuf,
+    /// The clone the agent works in; already there. Visible inside at this same path.
+    pub workspace: PathBuf,
+    /// Folders the sandbox may read at their real paths: the mirror's objects, the CLI's own folder, toolchains.
+    pub read_only: Vec<PathBuf>,
+    pub network: NetworkMode,
+    /// Hosts reachable in mode `listed`, and private or loopback `host:port`s allowed in any mode but `none`.
+    pub allowed_hosts: Vec<String>,
+    /// The project's plain variables, for every turn.
+    pub variables: Vec<(String, String)>,
+    pub memory_mb: u32,
+    pub cpus: u32,
+    /// How much running time it has; enforced by the provider even while the app is closed.
+    pub lifetime: Duration,
+    pub on_timeout: OnTimeout,
+}
+
+/// A turn to start.
+#[derive(Debug)]
+pub struct TurnSpec {
+    pub turn: TurnId,
+    pub process: Process,
+    /// Everything that must never reach the spool.
+    pub redact: Vec<Secret>,
+}
+
+/// Whether a sandbox is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    Alive,
+    Paused,
+    /// It is gone; `timed_out` where the provider ended it because its lifetime was over.
+    Gone { timed_out: bool },
+}
+
+/// How an agent is asked to end its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnSignal {
+    /// End this turn: TERM to the agent, a grace, then KILL to everything the turn started that is still there.
+    Interrupt,
+    /// KILL at once to everything the turn started.
+    Kill,
+}
+
+/// How far each stream of a spool has been read, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offsets {
+    pub out: u64,
+    pub err: u64,
+}
+
+/// What comes out of a spool.
+#[derive(Debug)]
+pub enum SpoolEvent {
+    /// The next bytes of one stream; they begin at the stream's offset.
+    Bytes { stream: Stream, bytes: Vec<u8> },
+    /// The process has ended and every byte before this event was delivered.
+    Ended(Exit),
+}
+
+/// Follows one turn's spool. `next` is cancel-safe.
+#[async_trait]
+pub trait Follower: Send {
+    /// Waits for more. After `Ended` it must not be called again.
+    async fn next(&mut self) -> Result<SpoolEvent, Error>;
+}
+
+/// What a short command printed, for provisioning and set-up.
+#[derive(Debug)]
+pub struct Output {
+    pub exit: Exit,
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+}
+
+/// Whether the limits hold by force or by good will.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limits {
+    Enforced,
+    Advisory,
+}
+
+/// Why a provider could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The jail cannot be built on this machine; the text says why and what to do.
+    #[error("{cause}")]
+    NoJail { cause: String, remedy: String },
+    /// This system has no local provider.
+    #[error("sandboxes on this machine need Linux or macOS; use Docker or E2B here")]
+    Unsupported,
+    /// The sandbox is not there.
+    #[error("the sandbox is gone")]
+    Gone,
+    /// The turn was never started.
+    #[error("the turn was never started")]
+    NoSuchTurn,
+    /// The provider did not answer in time.
+    #[error("{what} took longer than {limit:?}")]
+    Deadline { what: &'static str, limit: Duration },
+    /// The operating system refused.
+    #[error("{what}: {source}")]
+    Io { what: String, source: std::io::Error },
+    /// The keeper said something unexpected; the text holds its last words.
+    #[error("the sandbox's keeper failed: {0}")]
+    Keeper(String),
+}
+
+/// What makes sandboxes.
+#[async_trait]
+pub trait Provider: Send + Sync + fmt::Debug + 'static {
+    fn kind(&self) -> ProviderKind;
+
+    /// Makes the sandbox, or finds the one made earlier from the same spec.
+    async fn provision(&self, spec: &Provision) -> Result<ProviderId, Error>;
+
+    /// Whether the sandbox is there. An error means nobody knows.
+    async fn inspect(&self, id: &ProviderId) -> Result<Presence, Error>;
+
+    async fn pause(&self, id: &ProviderId) -> Result<(), Error>;
+
+    async fn resume(&self, id: &ProviderId) -> Result<(), Error>;
+
+    /// Sets how much running time is left from now on.
+    async fn extend(&self, id: &ProviderId, remaining: Duration) -> Result<(), Error>;
+
+    /// Ends every process of the sandbox and returns once they are gone. Its files stay.
+    async fn destroy(&self, id: &ProviderId) -> Result<(), Error>;
+
+    /// Starts a turn, once: a second call for the same turn finds it claimed and changes nothing.
+    async fn start_turn(&self, id: &ProviderId, turn: &TurnSpec) -> Result<(), Error>;
+
+    /// Whether the turn was ever claimed: the answer after a crash between the record and the start.
+    async fn is_started(&self, id: &ProviderId, turn: TurnId) -> Result<bool, Error>;
+
+    async fn signal(&self, id: &ProviderId, turn: TurnId, signal: TurnSignal) -> Result<(), Error>;
+
+    /// Reads a turn's spool from `from` on, also long after the sandbox ended.
+    async fn follow(&self, id: &ProviderId, turn: TurnId, from: Offsets) -> Result<Box<dyn Follower>, Error>;
+
+    /// Runs a short command inside, as the agent would.
+    async fn run(&self, id: &ProviderId, process: &Process, limit: Duration) -> Result<Output, Error>;
+
+    /// Whether memory and CPU limits hold by force for this sandbox.
+    async fn limits(&self, id: &ProviderId) -> Limits;
+}
