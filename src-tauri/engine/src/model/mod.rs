@@ -8,16 +8,14 @@ mod transcript;
 
 pub use error_kind::ErrorKind;
 pub use ids::{CheckpointId, JobId, MessageId, ProjectId, SandboxId, TransitionId, TurnId};
-pub use lifecycle::{Activity, Ending, Lifecycle, Reason, Status, Target};
+pub use lifecycle::{Activity, Effect, Ending, Event, Illegal, Lifecycle, Reason, Status};
 pub use time::{Clock, SystemClock, Timestamp};
 pub use transcript::{Delta, FileDiff, Item, NoticeLevel, ProgressEntry, ProgressState, Stream, ToolKind, ToolState, Usage};
-
-use serde::{Deserialize, Serialize};
 
 macro_rules! word {
     ($(#[$doc:meta])* $name:ident { $($variant:ident = $code:literal),+ $(,)? }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
         pub enum $name { $(#[serde(rename = $code)] $variant),+ }
 
         impl $name {

@@ -1,0 +1,125 @@
+//! `stream_log`: the raw log, in the order it was read; compressed once its turn is complete.
+
+use rusqlite::{Connection, named_params};
+
+use super::{Error, Tx};
+use crate::model::{SandboxId, Stream, TurnId};
+
+/// How much a page of the raw log holds at most, in bytes (one chunk more where a single chunk is larger).
+pub const PAGE_BYTES: usize = 256 << 10;
+/// Chunks smaller than this are not worth compressing.
+const WORTH_COMPRESSING: usize = 1 << 10;
+const LEVEL: i32 = 3;
+
+/// A page of the raw log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogPage {
+    pub bytes: Vec<u8>,
+    /// The cursor to read on from.
+    pub next: i64,
+    /// The cursor of the newest chunk there is.
+    pub end: i64,
+    /// Whether older bytes were left out.
+    pub is_truncated: bool,
+}
+
+/// Adds a chunk and returns its cursor.
+pub fn append(tx: &Tx<'_>, sandbox: SandboxId, turn: TurnId, stream: Stream, bytes: &[u8]) -> Result<i64, Error> {
+    tx.prepare_cached(
+        "INSERT INTO stream_log (sandbox, turn, stream, bytes, length) VALUES (:sandbox, :turn, :stream, :bytes, :length)",
+    )?
+    .execute(named_params! {
+        ":sandbox": sandbox.to_string(), ":turn": turn.to_string(), ":stream": stream.code(), ":bytes": bytes,
+        ":length": i64::try_from(bytes.len()).unwrap_or(i64::MAX),
+    })?;
+    Ok(tx.last_insert_rowid())
+}
+
+/// Calls `each` with every chunk of a turn, in order.
+pub fn replay(connection: &Connection, turn: TurnId, mut each: impl FnMut(Stream, &[u8])) -> Result<(), Error> {
+    let mut statement =
+        connection.prepare_cached("SELECT stream, bytes, is_compressed FROM stream_log WHERE turn = :turn ORDER BY id")?;
+    let mut rows = statement.query(named_params! { ":turn": turn.to_string() })?;
+    while let Some(row) = rows.next()? {
+        let stream = Stream::from_code(row.get_ref(0)?.as_str().unwrap_or("out")).unwrap_or(Stream::Out);
+        let bytes = row.get_ref(1)?.as_blob().map_err(|_| Error::NotFound("log chunk"))?;
+        if row.get::<_, bool>(2)? {
+            each(stream, &decompress(bytes)?);
+        } else {
+            each(stream, bytes);
+        }
+    }
+    Ok(())
+}
+
+/// What follows `cursor`; without one, the newest page.
+pub fn page(connection: &Connection, sandbox: SandboxId, cursor: Option<i64>) -> Result<LogPage, Error> {
+    let end: i64 = connection
+        .prepare_cached("SELECT COALESCE(MAX(id), 0) FROM stream_log WHERE sandbox = :sandbox")?
+        .query_row(named_params! { ":sandbox": sandbox.to_string() }, |row| row.get(0))?;
+    let (from, is_truncated) = match cursor {
+        Some(cursor) => (cursor, false),
+        None => newest(connection, sandbox)?,
+    };
+    let mut page = LogPage { next: from, end, is_truncated, ..LogPage::default() };
+    let mut statement = connection.prepare_cached(
+        "SELECT id, bytes, is_compressed FROM stream_log WHERE sandbox = :sandbox AND id > :from ORDER BY id",
+    )?;
+    let mut rows = statement.query(named_params! { ":sandbox": sandbox.to_string(), ":from": from })?;
+    while let Some(row) = rows.next()? {
+        let bytes = row.get_ref(1)?.as_blob().map_err(|_| Error::NotFound("log chunk"))?;
+        if row.get::<_, bool>(2)? {
+            page.bytes.extend_from_slice(&decompress(bytes)?);
+        } else {
+            page.bytes.extend_from_slice(bytes);
+        }
+        page.next = row.get(0)?;
+        if page.bytes.len() >= PAGE_BYTES {
+            break;
+        }
+    }
+    Ok(page)
+}
+
+/// The cursor before the newest page, and whether something lies before it.
+fn newest(connection: &Connection, sandbox: SandboxId) -> Result<(i64, bool), Error> {
+    let mut statement =
+        connection.prepare_cached("SELECT id, length FROM stream_log WHERE sandbox = :sandbox ORDER BY id DESC")?;
+    let mut rows = statement.query(named_params! { ":sandbox": sandbox.to_string() })?;
+    let mut length = 0;
+    while let Some(row) = rows.next()? {
+        length += row.get::<_, i64>(1)?;
+        if usize::try_from(length).unwrap_or(usize::MAX) > PAGE_BYTES {
+            return Ok((row.get(0)?, true));
+        }
+    }
+    Ok((0, false))
+}
+
+/// Compresses a turn that is complete.
+pub fn compress(tx: &Tx<'_>, turn: TurnId) -> Result<(), Error> {
+    let mut chunks = tx.prepare_cached(
+        "SELECT id, bytes FROM stream_log WHERE turn = :turn AND NOT is_compressed AND length >= :worth",
+    )?;
+    let mut update = tx.prepare_cached("UPDATE stream_log SET bytes = :bytes, is_compressed = 1 WHERE id = :id")?;
+    let worth = i64::try_from(WORTH_COMPRESSING).unwrap_or(i64::MAX);
+    let mut rows = chunks.query(named_params! { ":turn": turn.to_string(), ":worth": worth })?;
+    let mut packed = Vec::new();
+    while let Some(row) = rows.next()? {
+        let bytes = row.get_ref(1)?.as_blob().map_err(|_| Error::NotFound("log chunk"))?;
+        packed.push((row.get::<_, i64>(0)?, zstd::encode_all(bytes, LEVEL).map_err(unreadable)?));
+    }
+    drop(rows);
+    for (id, bytes) in packed {
+        update.execute(named_params! { ":id": id, ":bytes": bytes })?;
+    }
+    Ok(())
+}
+
+fn decompress(bytes: &[u8]) -> Result<Vec<u8>, Error> {
+    zstd::decode_all(bytes).map_err(unreadable)
+}
+
+fn unreadable(source: std::io::Error) -> Error {
+    Error::Io { path: "the raw log".into(), source }
+}

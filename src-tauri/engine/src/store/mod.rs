@@ -1,0 +1,294 @@
+//! SQLite: one writer thread, a few read connections, and the feed of what was committed.
+//!
+//! `write` hands a closure to the writer thread. The thread runs every closure that is waiting in one transaction, each
+//! in a savepoint of its own, so that one that fails takes nothing else with it, and answers after the commit. What a
+//! closure asks to do `after_commit` happens on that thread, in commit order: that is how the feed's revision and the
+//! database never disagree.
+
+mod feed;
+pub(crate) mod items;
+pub(crate) mod log;
+pub(crate) mod messages;
+mod migrations;
+pub(crate) mod projects;
+pub(crate) mod sandboxes;
+pub(crate) mod settings;
+pub(crate) mod turns;
+
+use std::{
+    cell::RefCell,
+    ops::Deref,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    time::Duration,
+};
+
+use rusqlite::{Connection, OpenFlags};
+use tokio::sync::{Semaphore, oneshot};
+
+pub use feed::{Change, Changed, Feed, TranscriptBatch};
+pub use items::{ItemRow, PAGE as ITEM_PAGE};
+pub use log::{LogPage, PAGE_BYTES as LOG_PAGE_BYTES};
+pub use messages::MessageRow;
+pub use projects::ProjectRow;
+pub use sandboxes::{NewSandboxRow, Page, Query, SandboxRow, SandboxError, TransitionRow};
+pub use turns::{TurnEnd, TurnRow};
+
+/// How many closures one transaction takes at most.
+const BATCH: usize = 256;
+/// How many connections read at the same time.
+const READERS: usize = 3;
+/// How long a statement waits for another process that holds the file.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// Why the database did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Another program holds the file.
+    #[error("the database is held by another program")]
+    Busy,
+    /// A newer version of the app has written the file.
+    #[error("the database was written by a newer version (schema {found}, this version knows {known})")]
+    Newer { found: i64, known: i64 },
+    /// The file is not a database, or was cut short.
+    #[error("the database at {path} is damaged: {source}")]
+    Damaged { path: PathBuf, source: rusqlite::Error },
+    /// No space left.
+    #[error("the disk is full")]
+    DiskFull,
+    /// The row is not there.
+    #[error("there is no such {0}")]
+    NotFound(&'static str),
+    /// The engine is shutting down.
+    #[error("the database is closed")]
+    Closed,
+    /// A migration could not be made; the file is as it was, and so is its copy.
+    #[error("the database could not be brought up to date: {0}")]
+    Migration(rusqlite::Error),
+    /// The file system refused.
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: std::io::Error },
+    /// Anything else SQLite says.
+    #[error("database: {0}")]
+    Sqlite(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
+        use rusqlite::ErrorCode as Code;
+        match error.sqlite_error_code() {
+            Some(Code::DatabaseBusy | Code::DatabaseLocked) => Self::Busy,
+            Some(Code::DiskFull) => Self::DiskFull,
+            Some(Code::DatabaseCorrupt | Code::NotADatabase) => Self::Damaged { path: PathBuf::new(), source: error },
+            _ => Self::Sqlite(error),
+        }
+    }
+}
+
+type AfterCommit = Box<dyn FnOnce(&Feed) + Send>;
+type Finish = Box<dyn FnOnce(Result<(), Error>, &Feed) + Send>;
+type Job = Box<dyn FnOnce(&Connection) -> Finish + Send>;
+
+/// A transaction in which one closure writes. Dereferences to the connection.
+pub struct Tx<'c> {
+    connection: &'c Connection,
+    after: RefCell<Vec<AfterCommit>>,
+}
+
+impl std::fmt::Debug for Tx<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tx")
+    }
+}
+
+impl Deref for Tx<'_> {
+    type Target = Connection;
+    fn deref(&self) -> &Connection {
+        self.connection
+    }
+}
+
+impl Tx<'_> {
+    /// Runs `action` on the writer thread once this transaction is committed, in commit order.
+    pub fn after_commit(&self, action: impl FnOnce(&Feed) + Send + 'static) {
+        self.after.borrow_mut().push(Box::new(action));
+    }
+
+    /// Tells the feed what changed, once it is committed.
+    pub fn changed(&self, change: Change) {
+        self.after_commit(move |feed| feed.publish(change));
+    }
+}
+
+/// The database.
+#[derive(Clone)]
+pub struct Store {
+    jobs: mpsc::Sender<Job>,
+    readers: Arc<Readers>,
+    feed: Feed,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Store")
+    }
+}
+
+#[derive(Debug)]
+struct Readers {
+    idle: Mutex<Vec<Connection>>,
+    permits: Semaphore,
+}
+
+impl Store {
+    /// Opens the database, bringing an older file up to date after copying it beside itself.
+    ///
+    /// # Errors
+    /// `Newer`, `Damaged`, `Busy`, `DiskFull`, `Migration` or `Io`; the file is left as it was found.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let name_path = |error: Error| match error {
+            Error::Damaged { source, .. } => Error::Damaged { path: path.to_owned(), source },
+            other => other,
+        };
+        let mut writer = connect(path, OpenFlags::default()).map_err(name_path)?;
+        migrations::run(&mut writer, path).map_err(name_path)?;
+        let idle = (0..READERS)
+            .map(|_| connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(name_path)?;
+        let feed = Feed::new();
+        let (jobs, waiting) = mpsc::channel::<Job>();
+        let writer_feed = feed.clone();
+        std::thread::Builder::new()
+            .name("store-writer".into())
+            .spawn(move || write_all(writer, &waiting, &writer_feed))
+            .map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        Ok(Self { jobs, readers: Arc::new(Readers { idle: Mutex::new(idle), permits: Semaphore::new(READERS) }), feed })
+    }
+
+    /// The feed of committed changes.
+    pub fn feed(&self) -> &Feed {
+        &self.feed
+    }
+
+    /// Runs `work` in a transaction and answers once it is committed.
+    ///
+    /// # Errors
+    /// What `work` returned (nothing of it is kept), or what the commit failed with.
+    pub async fn write<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        F: FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let job: Job = Box::new(move |connection| {
+            let (result, after) = in_savepoint(connection, work);
+            Box::new(move |committed, feed| {
+                let result = match (committed, result) {
+                    (Ok(()), Ok(value)) => {
+                        after.into_iter().for_each(|action| action(feed));
+                        Ok(value)
+                    }
+                    (Err(error), Ok(_)) => Err(error.into()),
+                    (_, Err(error)) => Err(error),
+                };
+                // The asker may be gone; what it asked for is done all the same.
+                _ = reply.send(result);
+            })
+        });
+        self.jobs.send(job).map_err(|_| Error::Closed)?;
+        answer.await.map_err(|_| Error::Closed)?
+    }
+
+    /// Runs `work` on a read connection.
+    ///
+    /// # Errors
+    /// What `work` returned.
+    pub async fn read<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        F: FnOnce(&Connection) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+    {
+        let _permit = self.readers.permits.acquire().await.map_err(|_| Error::Closed)?;
+        let readers = self.readers.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            let taken = readers.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let connection = taken.expect("one connection per permit");
+            let result = work(&connection);
+            readers.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            result
+        });
+        done.await.map_err(|_| Error::Closed)?
+    }
+}
+
+fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY)?;
+    if !flags.contains(OpenFlags::SQLITE_OPEN_READ_ONLY) {
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+    }
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.set_prepared_statement_cache_capacity(128);
+    Ok(connection)
+}
+
+/// Runs `work`; whatever it wrote is undone where it fails.
+fn in_savepoint<T, E: From<Error>>(
+    connection: &Connection,
+    work: impl FnOnce(&Tx<'_>) -> Result<T, E>,
+) -> (Result<T, E>, Vec<AfterCommit>) {
+    if let Err(error) = connection.execute_batch("SAVEPOINT job") {
+        return (Err(Error::from(error).into()), Vec::new());
+    }
+    let tx = Tx { connection, after: RefCell::default() };
+    let result = work(&tx);
+    let end = if result.is_ok() { "RELEASE job" } else { "ROLLBACK TO job; RELEASE job" };
+    match (result, connection.execute_batch(end)) {
+        (Ok(_), Err(error)) => (Err(Error::from(error).into()), Vec::new()),
+        (result, _) => (result, tx.after.into_inner()),
+    }
+}
+
+/// The writer thread: takes what waits, commits it, answers.
+fn write_all(connection: Connection, waiting: &mpsc::Receiver<Job>, feed: &Feed) {
+    while let Ok(first) = waiting.recv() {
+        let jobs: Vec<Job> = std::iter::once(first).chain(waiting.try_iter().take(BATCH - 1)).collect();
+        if let Err(error) = connection.execute_batch("BEGIN IMMEDIATE") {
+            // Without a transaction nothing may be written: dropping the jobs' answers would hide why.
+            refuse(jobs, &connection, &error, feed);
+            continue;
+        }
+        let finishes: Vec<Finish> = jobs.into_iter().map(|job| job(&connection)).collect();
+        let committed = connection.execute_batch("COMMIT");
+        if committed.is_err() {
+            // A failed commit may leave the transaction open, and the next BEGIN would fail on it.
+            _ = connection.execute_batch("ROLLBACK");
+        }
+        for finish in finishes {
+            finish(committed.as_ref().map(|()| ()).map_err(same), feed);
+        }
+    }
+}
+
+/// Runs jobs on a connection that refuses every write, so that each of them learns why it failed.
+fn refuse(jobs: Vec<Job>, connection: &Connection, error: &rusqlite::Error, feed: &Feed) {
+    // A savepoint outside a transaction would begin one of its own; `query_only` keeps it from writing.
+    _ = connection.pragma_update(None, "query_only", true);
+    for job in jobs {
+        job(connection)(Err(same(error)), feed);
+    }
+    _ = connection.pragma_update(None, "query_only", false);
+}
+
+/// One failure of a transaction, told to each of its jobs.
+fn same(error: &rusqlite::Error) -> Error {
+    match error {
+        rusqlite::Error::SqliteFailure(code, text) => rusqlite::Error::SqliteFailure(*code, text.clone()).into(),
+        other => Error::Sqlite(rusqlite::Error::ToSqlConversionFailure(other.to_string().into())),
+    }
+}

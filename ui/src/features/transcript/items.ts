@@ -1,0 +1,78 @@
+/** From rows as the engine keeps them to what the conversation shows: turns begin with a line, runs of the same kind fold. */
+import type { Item, Row, ToolKind } from "../../lib/types";
+
+export type ToolRow = Row & { item: Extract<Item, { kind: "tool" }> };
+export type Shown =
+  | { key: string; kind: "turn"; turn: number; time: number }
+  | { key: string; kind: "row"; row: Row; isJoinedBefore: boolean; isJoinedAfter: boolean }
+  | { key: string; kind: "fold"; rows: ToolRow[] }
+  | { key: string; kind: "older" }
+  | { key: string; kind: "cut" };
+
+/** Reading is of interest only in sum; an edit or a command is looked at by itself. */
+const FOLDS: ToolKind[] = ["read", "search", "web"];
+
+export function toShown(rows: Row[], hasOlder: boolean, isCut: boolean): Shown[] {
+  const shown: Shown[] = [];
+  if (hasOlder) shown.push({ key: "older", kind: "older" });
+  let turn = -1;
+  for (let i = 0; i < rows.length; i++) {
+    const row = rows[i];
+    if (row === undefined) break;
+    if (row.turn !== turn) {
+      // The window may begin in the middle of a turn: its line then stands where the turn itself begins, further up.
+      if (i > 0 || !hasOlder) shown.push({ key: `turn-${row.turn}`, kind: "turn", turn: row.turn, time: row.time });
+      turn = row.turn;
+    }
+    const fold = foldFrom(rows, i);
+    if (fold.length > 1) {
+      shown.push({ key: `fold-${row.at}`, kind: "fold", rows: fold });
+      i += fold.length - 1;
+    } else {
+      shown.push({ key: `row-${row.at}`, kind: "row", row, isJoinedBefore: joins(rows[i - 1], row), isJoinedAfter: joins(row, rows[i + 1]) });
+    }
+  }
+  if (isCut) shown.push({ key: "cut", kind: "cut" });
+  return shown;
+}
+
+export function isTool(row: Row | undefined): row is ToolRow {
+  return row?.item.kind === "tool";
+}
+
+function foldFrom(rows: Row[], index: number): ToolRow[] {
+  const first = rows[index];
+  if (!isTool(first) || !FOLDS.includes(first.item.tool)) return [];
+  const fold: ToolRow[] = [];
+  for (let i = index; i < rows.length; i++) {
+    const row = rows[i];
+    if (!isTool(row) || row.item.tool !== first.item.tool || row.turn !== first.turn || row.item.state === "failed") break;
+    fold.push(row);
+  }
+  return fold;
+}
+
+/** Output that follows output is one block; whether it came as an error only colours it. */
+function joins(one: Row | undefined, other: Row | undefined): boolean {
+  return one !== undefined && other !== undefined && one.turn === other.turn && one.item.kind === "output" && other.item.kind === "output";
+}
+
+/** A first guess of a row's height, so that the scrollbar is about right before it was ever drawn. */
+export function estimateHeight(shown: Shown): number {
+  if (shown.kind === "turn") return 40;
+  if (shown.kind !== "row") return 28;
+  const { item } = shown.row;
+  switch (item.kind) {
+    case "message":
+    case "text":
+      return 36 + 20 * Math.ceil(Math.min(item.text.length, 20_000) / 72);
+    case "output":
+      return 19 * Math.max(1, Math.min(item.text.length, 20_000) / 80);
+    case "error":
+      return 68;
+    case "progress":
+      return 12 + 24 * item.entries.length;
+    default:
+      return 28;
+  }
+}

@@ -1,0 +1,72 @@
+/** The sandbox whose page is shown: its details, its transcript, and what a person can do to it. */
+import { CourierError, type Client } from "../ipc/client";
+import type { Changed, Sandbox, SandboxDetails, SendHow } from "../types";
+import { Loading } from "./loading.svelte";
+import { Transcript } from "./transcript.svelte";
+
+/** Details follow changes at most this often: a working agent changes its headline many times a second. */
+const REFRESH = 700;
+
+export class OpenSandbox {
+  readonly id: string;
+  readonly transcript: Transcript;
+  #client: Client;
+  #details: Loading<SandboxDetails>;
+  #newest = $state.raw<Sandbox | null>(null);
+  #timer: ReturnType<typeof setTimeout> | null = null;
+
+  constructor(client: Client, id: string, known: Sandbox | null) {
+    this.id = id;
+    this.#client = client;
+    this.#newest = known;
+    this.transcript = new Transcript(client, id);
+    this.#details = new Loading(() => client.sandboxGet(id));
+  }
+
+  get details(): SandboxDetails | null {
+    return this.#details.value;
+  }
+  get error(): CourierError | null {
+    return this.#details.error;
+  }
+  /** The newest of what the list, an event or the details said. */
+  readonly sandbox = $derived.by((): Sandbox | null => {
+    const fetched = this.#details.value?.sandbox ?? null;
+    if (this.#newest === null || fetched === null) return this.#newest ?? fetched;
+    return fetched.revision >= this.#newest.revision ? fetched : this.#newest;
+  });
+
+  open(): void {
+    void this.load();
+    void this.transcript.open();
+  }
+
+  load(): Promise<void> {
+    return this.#details.load();
+  }
+
+  close(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.transcript.close();
+  }
+
+  apply(change: Changed): void {
+    if (change.kind !== "sandbox" || change.sandbox.id !== this.id) return;
+    if (this.#newest !== null && this.#newest.revision > change.sandbox.revision) return;
+    this.#newest = change.sandbox;
+    this.#timer ??= setTimeout(() => {
+      this.#timer = null;
+      void this.load();
+    }, REFRESH);
+  }
+
+  pause = () => this.#client.sandboxPause(this.id);
+  resume = () => this.#client.sandboxResume(this.id);
+  stop = () => this.#client.sandboxStop(this.id);
+  interrupt = () => this.#client.sandboxInterrupt(this.id);
+  extend = (minutes: number) => this.#client.sandboxExtend(this.id, minutes);
+  send = (content: string, how: SendHow) => this.#client.sandboxSend(this.id, content, how);
+  editQueued = (message: string, content: string) => this.#client.messageEdit(message, content);
+  cancelQueued = (message: string) => this.#client.messageCancel(message);
+  readLog = (cursor: number | null) => this.#client.logRead(this.id, cursor);
+}
