@@ -1,0 +1,84 @@
+/** The drawn pages' projects, sandboxes and settings, for developing in a plain browser and for tests. */
+import type { Agent, Credential, DoctorReport, NewSandboxDefaults, Project, Sandbox, SandboxDetails, Settings } from "../bindings";
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+export function project(id: string, name: string, activeSandboxes: number, sandboxes: number): Project {
+  return { id, name, source: `/home/mara/code/${name}`, defaultBranch: "main", activeSandboxes, sandboxes, isSample: name === "sample-notes", createdAt: Date.now() - 30 * DAY };
+}
+
+export const projects = () => [project("p1", "harbor-api", 4, 12), project("p2", "tidewater-web", 2, 5), project("p3", "ledger-tools", 0, 0), project("p4", "sample-notes", 0, 1)];
+
+export function sandbox(id: string, title: string, change: Partial<Sandbox> = {}): Sandbox {
+  const createdAt = change.createdAt ?? Date.now() - 20 * MINUTE;
+  return {
+    id, project: "p1", title, status: "running", activity: "none", step: null, headline: "", reason: null, error: null, agent: "claude", model: "claude-sonnet-4-5", provider: "local",
+    isWorking: false, queued: 0, createdAt, startedAt: createdAt + 4_000, endedAt: null, expiresAt: Date.now() + 12 * MINUTE + 30_000, remainingMs: null, isDeleted: false, isUnsaved: false, revision: 1, ...change,
+  };
+}
+
+const ended = (past: number, change: Partial<Sandbox>): Partial<Sandbox> => ({ status: "killed", createdAt: Date.now() - past - 25 * MINUTE, endedAt: Date.now() - past, expiresAt: null, reason: "stopped", ...change });
+
+export const sandboxes = (): Sandbox[] => [
+  sandbox("s1", "Rate-limit password resets per account and address", { status: "creating", createdAt: Date.now() - 20_000, startedAt: null, expiresAt: null, step: "cloning repository, step 2 of 4" }),
+  sandbox("s2", "Retry idempotent requests with backoff", { isWorking: true, headline: "runs npm test -- retry", createdAt: Date.now() - 14 * MINUTE, queued: 1 }),
+  sandbox("s3", "Port date parsing to Temporal", { isWorking: true, headline: "edits src/time/parse.ts", createdAt: Date.now() - 21 * MINUTE }),
+  sandbox("s4", "Explain the flaky login test", { headline: "waits for your message", createdAt: Date.now() - 32 * MINUTE }),
+  sandbox("s5", "Drop support for Node 18", { activity: "stopping", step: "stopping: ending the agent", createdAt: Date.now() - 38 * MINUTE }),
+  sandbox("s6", "Stream the CSV export", { isWorking: true, agent: "shell", model: null, headline: "runs seq 100000", createdAt: Date.now() - 13 * MINUTE, expiresAt: Date.now() + 104_000 }),
+  sandbox("s7", "Index the audit log by tenant", { status: "paused", headline: "after turn 4", createdAt: Date.now() - HOUR, expiresAt: null, remainingMs: 9 * MINUTE }),
+  sandbox("s8", "Upgrade the gateway to Axum 0.8", ended(2 * HOUR, { status: "error", reason: null, error: { kind: "missing_key", message: "The Anthropic key was rejected.", remedy: "Replace the key in Settings, then run it again." } })),
+  sandbox("s9", "Document the webhook retries", ended(3 * HOUR, { headline: "stopped, branch pushed" })),
+  sandbox("s10", "Cache tenant settings in memory", ended(5 * HOUR, { reason: "timed_out", headline: "timed out, work saved" })),
+  sandbox("s11", "Try the new allocator", ended(6 * HOUR, { reason: "lost", isUnsaved: true })),
+  sandbox("s12", "Translate e-mail templates to French", ended(DAY + 3 * HOUR, { headline: "stopped, no changes" })),
+  sandbox("s13", "Find who writes /tmp/courier.lock", ended(2 * DAY, { headline: "step finished, no changes", reason: "step_finished" })),
+  sandbox("s14", "Reihenfolge der Datenschutzgrundverordnungsprüfungsergebnisse korrigieren", { project: "p2", headline: "waits for your message", createdAt: Date.now() - 50 * MINUTE, expiresAt: Date.now() + 100 * MINUTE }),
+];
+
+export function details(of: Sandbox): SandboxDetails {
+  return {
+    sandbox: of, agentName: of.agent === "shell" ? "Shell" : "Claude Code", agentVersion: of.agent === "shell" ? null : "2.1.4", billedTo: of.agent === "shell" ? null : "Anthropic key, …x7Qd",
+    timeoutMinutes: 25, onTimeout: "kill", memoryMb: 1024, cpus: 2, limitsEnforced: true, network: "listed", allowedHosts: ["api.anthropic.com", "github.com", "registry.example.org", "packages.example.org"],
+    variables: ["DATABASE_URL", "LOG_LEVEL"], origin: "standalone", parent: null, repository: "example/harbor-api", baseBranch: "main", baseCommit: "4be19c2f0d6e1f7a", branch: "courier/retry-backoff",
+    workspace: "/home/mara/.local/share/codecourier/sandboxes/0192f1c4/workspace", runningMs: 12 * MINUTE + 51_000, pausedMs: 80_000, turns: 3,
+    usage: of.agent === "shell" ? { input: 0, output: 0, cacheWrite: 0, cacheRead: 0, isIncomplete: false } : { input: 18_204, output: 9_310, cacheWrite: 16_880, cacheRead: 512_904, isIncomplete: false },
+    queue: [], canSend: of.id !== "s13",
+    transitions: [
+      { from: null, to: "creating", reason: null, at: of.createdAt },
+      ...(of.startedAt === null ? [] : [{ from: "creating" as const, to: "running" as const, reason: null, at: of.startedAt }]),
+      ...(of.status === "paused" ? [{ from: "running" as const, to: "paused" as const, reason: null, at: Date.now() - 14 * MINUTE }] : []),
+      ...(of.endedAt === null ? [] : [{ from: "running" as const, to: of.status, reason: of.reason ?? of.error?.kind ?? null, at: of.endedAt }]),
+    ],
+  };
+}
+
+export const agents = (): Agent[] => [
+  { kind: "claude", name: "Claude Code", models: [{ id: "claude-sonnet-4-5", name: "Sonnet 4.5" }, { id: "claude-opus-4-5", name: "Opus 4.5" }, { id: "claude-haiku-4-5", name: "Haiku 4.5" }], defaultModel: "claude-sonnet-4-5", needsKey: true, isInstalled: true, version: "2.1.4", billedTo: "Anthropic key, …x7Qd", problem: null },
+  { kind: "codex", name: "Codex", models: [], defaultModel: null, needsKey: true, isInstalled: false, version: null, billedTo: null, problem: "Codex was not found on this computer." },
+  { kind: "shell", name: "Shell", models: [], defaultModel: null, needsKey: false, isInstalled: true, version: null, billedTo: null, problem: null },
+];
+
+export const credentials = (): Credential[] => [
+  { kind: "anthropic_key", name: "Anthropic key", isSet: true, lastFour: "x7Qd", isSessionOnly: false, usedBy: ["claude", "opencode", "pi"] },
+  { kind: "claude_oauth_token", name: "Claude subscription token", isSet: false, lastFour: null, isSessionOnly: false, usedBy: ["claude"] },
+];
+
+export const settings = (): Settings => ({ theme: "system", notifications: { creating: false, running: false, paused: true, killed: true, error: true }, claudePath: null, anthropicBaseUrl: null, hasSeenCloseNotice: false });
+
+export const defaults = (): NewSandboxDefaults => ({ agent: "claude", provider: "local", timeoutMinutes: 15, memoryMb: 1024, cpus: 2, hostCpus: 16, network: "listed", allowedHosts: ["github.com", "packages.example.org"], baseBranch: "main", branches: ["main", "develop", "release/2.8"], onTimeout: "kill", branchPrefix: "courier/" });
+
+export const doctor = (): DoctorReport => ({
+  ranAt: Date.now(),
+  checks: [
+    { id: "claude", name: "Claude Code", state: "ok", found: "2.1.4, signed in by key · ~/.local/bin/claude", lookedFor: ["~/.local/bin/claude", "~/.claude/local/claude", "/usr/local/bin/claude"], remedy: null },
+    { id: "codex", name: "Codex", state: "notFound", found: "not found", lookedFor: ["~/.nvm/versions/node/v22/bin/codex", "/usr/local/bin/codex"], remedy: "npm install -g @openai/codex" },
+    { id: "shell", name: "Shell", state: "ok", found: "always there, needs no key", lookedFor: [], remedy: null },
+    { id: "local", name: "Local sandboxes", state: "ok", found: "bubblewrap 0.8.0, limits enforced by cgroups", lookedFor: ["/usr/bin/bwrap"], remedy: null },
+    { id: "docker", name: "Docker", state: "warning", found: "installed, but your user may not open its socket", lookedFor: ["/var/run/docker.sock"], remedy: "Add yourself to the group docker, then log in again." },
+    { id: "git", name: "Git", state: "ok", found: "2.39.5", lookedFor: [], remedy: null },
+    { id: "keychain", name: "Keychain", state: "failed", found: "no Secret Service answers", lookedFor: ["org.freedesktop.secrets"], remedy: "Install gnome-keyring or KWallet and log in again." },
+  ],
+});

@@ -1,0 +1,141 @@
+/**
+ * An engine made of arrays. `?scene=` chooses what it shows: full (default), first, empty, loading, error, firehose. It never
+ * reaches the production bundle.
+ */
+import { CourierError, type Client } from "../client";
+import type { Changed, ErrorCode, Frame, Message, NewSandbox, Row, Sandbox, Snapshot } from "../bindings";
+import { claudeTurns, rows, shellTurns, STREAM } from "./conversation";
+import * as data from "./data";
+
+const never = () => new Promise<never>(() => {});
+export const failure = (code: ErrorCode, message: string) => new CourierError({ code, message, detail: null });
+
+export function createFake(parameters: URLSearchParams): Client {
+  const scene = parameters.get("scene") ?? "full";
+  let projects = scene === "first" ? [] : data.projects();
+  let sandboxes = scene === "empty" || scene === "first" ? [] : data.sandboxes();
+  let credentials = data.credentials();
+  let settings = data.settings();
+  const listeners = new Set<(change: Changed) => void>();
+  const timers = new Map<number, ReturnType<typeof setInterval>>();
+  let revision = 1;
+  let subscriptions = 0;
+
+  const find = (id: string): Sandbox => {
+    const found = sandboxes.find((row) => row.id === id);
+    if (found === undefined) throw failure("notFound", `no sandbox ${id}`);
+    return found;
+  };
+  const emit = (change: Changed) => listeners.forEach((listener) => listener(change));
+  const change = (id: string, to: Partial<Sandbox>) => {
+    const sandbox = { ...find(id), ...to, revision: ++revision };
+    sandboxes = sandboxes.map((row) => (row.id === id ? sandbox : row));
+    emit({ kind: "sandbox", revision, sandbox });
+  };
+  const later = (id: string, to: Partial<Sandbox>) => setTimeout(() => change(id, to), 1_200);
+  const queueOf = (sandbox: Sandbox): Message[] =>
+    sandbox.queued === 0 ? [] : [{ id: "q1", seq: 4, role: "user", content: "then add a line to CHANGELOG.md under 2.8", status: "completed", delivery: "queued", createdAt: Date.now() }];
+
+  function stream(sandbox: Sandbox, subscription: number, first: Row[], onFrame: (frame: Frame) => void): void {
+    let number = 0;
+    let at = first.at(-1)?.at ?? 0;
+    const frame = (part: Partial<Frame>) => onFrame({ number: ++number, revision, gap: false, rows: [], appends: [], logEnd: number * 100, queue: null, ...part });
+    if (sandbox.agent === "shell" || scene === "firehose") {
+      let line = 0;
+      timers.set(subscription, setInterval(() => {
+        const text = () => Array.from({ length: 10 }, () => `line ${++line} \u001b[36m${"·".repeat(line % 40)}\u001b[0m\n`).join("");
+        frame({ rows: Array.from({ length: scene === "firehose" ? 15 : 1 }, () => ({ at: ++at, turn: 2, time: Date.now(), item: { kind: "output", text: text(), isStderr: false } })) });
+      }, scene === "firehose" ? 30 : 700));
+    } else {
+      let said = 0;
+      timers.set(subscription, setInterval(() => {
+        const text = STREAM.slice(said, said + 6);
+        said = (said + 6) % STREAM.length;
+        frame({ appends: [{ at, text }] });
+      }, 60));
+    }
+  }
+
+  const client: Client = {
+    projectList: async () => (scene === "loading" ? never() : projects),
+    projectAdd: async (source, name) => {
+      if (source.includes("nothing")) throw failure("pathMissing", `${source}: no such directory`);
+      const added = data.project(`p${projects.length + 1}`, name ?? source.split("/").at(-1) ?? source, 0, 0);
+      projects = [...projects, added];
+      return added;
+    },
+    projectSample: async () => client.projectAdd("/sample-notes", null),
+    projectDefaults: async () => data.defaults(),
+    sandboxList: async (query) => {
+      if (scene === "loading") return never();
+      if (scene === "error") throw failure("databaseBusy", "database is locked");
+      const matching = sandboxes.filter((row) => query.statuses.includes(row.status) && (query.project === null || row.project === query.project) && (query.search === null || row.title.toLowerCase().includes(query.search.toLowerCase())));
+      return { rows: matching, next: null, total: matching.length, revision };
+    },
+    sandboxGet: async (id) => (scene === "loading" ? never() : data.details(find(id))),
+    sandboxCreate: async (request: NewSandbox) => {
+      if (request.agent === "codex") throw failure("missingCli", "looked for codex in 9 folders");
+      const made = data.sandbox(`n${sandboxes.length}`, request.title ?? request.prompt.slice(0, 60), { project: request.project, agent: request.agent, model: request.model, status: "creating", step: "cloning repository, step 2 of 4", createdAt: Date.now(), expiresAt: null, revision: ++revision });
+      sandboxes = [made, ...sandboxes];
+      emit({ kind: "sandbox", revision, sandbox: made });
+      later(made.id, { status: "running", step: null, headline: "waits for your message", expiresAt: Date.now() + request.timeoutMinutes * 60_000 });
+      return made;
+    },
+    sandboxSend: async (id, content) => {
+      change(id, { isWorking: true });
+      return { id: "m9", seq: 9, role: "user", content, status: "completed", delivery: "delivered", createdAt: Date.now() };
+    },
+    sandboxInterrupt: async (id) => (change(id, { isWorking: false, headline: "waits for your message" }), null),
+    sandboxPause: async (id) => {
+      change(id, { activity: "pausing", step: "pausing: saving a checkpoint" });
+      later(id, { status: "paused", activity: "none", step: null, expiresAt: null, remainingMs: 9 * 60_000, headline: "after turn 3" });
+      return null;
+    },
+    sandboxResume: async (id) => {
+      change(id, { activity: "resuming", step: "resuming: starting the keeper" });
+      later(id, { status: "running", activity: "none", step: null, expiresAt: Date.now() + 9 * 60_000, remainingMs: null });
+      return null;
+    },
+    sandboxStop: async (id) => {
+      change(id, { activity: "stopping", step: "stopping: ending the agent" });
+      later(id, { status: "killed", activity: "none", step: null, reason: "stopped", endedAt: Date.now(), isWorking: false, expiresAt: null });
+      return null;
+    },
+    sandboxExtend: async (id, minutes) => (change(id, { expiresAt: (find(id).expiresAt ?? Date.now()) + minutes * 60_000 }), null),
+    messageEdit: async () => null,
+    messageCancel: async () => null,
+    transcriptOpen: async (id, onFrame): Promise<Snapshot> => {
+      if (scene === "loading") return never();
+      const sandbox = find(id);
+      const subscription = ++subscriptions;
+      const first = sandbox.status === "creating" ? [] : rows(sandbox.agent === "shell" ? shellTurns() : claudeTurns(), 60_000);
+      if (sandbox.isWorking) stream(sandbox, subscription, first, onFrame);
+      return { subscription, revision, rows: first, hasOlder: false, logEnd: 100, queue: queueOf(sandbox) };
+    },
+    transcriptAcknowledge: async () => null,
+    transcriptClose: async (subscription) => (clearInterval(timers.get(subscription)), null),
+    transcriptBefore: async () => [],
+    logRead: async () => ({ base64: btoa("\u001b[32m$ npm test -- retry\u001b[0m\nok 1 retries a GET\nok 2 retries a PUT\n\u001b[31mnot ok 8 honours Retry-After\u001b[0m\n\u001b]0;evil title\u0007{\"type\":\"result\"}\n"), next: 1e9, end: 1e9, isTruncated: true }),
+    agentList: async () => data.agents(),
+    credentialList: async () => credentials,
+    credentialSet: async (kind, secret, sessionOnly) => {
+      if (!sessionOnly) throw failure("noKeychain", "org.freedesktop.secrets does not answer");
+      const kept = { ...(credentials.find((row) => row.kind === kind) ?? data.credentials()[0]), kind, isSet: true, lastFour: secret.slice(-4), isSessionOnly: true } as (typeof credentials)[number];
+      credentials = credentials.map((row) => (row.kind === kind ? kept : row));
+      return kept;
+    },
+    credentialRemove: async (kind) => {
+      credentials = credentials.map((row) => (row.kind === kind ? { ...row, isSet: false, lastFour: null, isSessionOnly: false } : row));
+      return null;
+    },
+    settingsGet: async () => settings,
+    settingsSet: async (to) => ((settings = to), null),
+    doctorRun: async () => data.doctor(),
+    linkOpen: async () => null,
+    folderChoose: async () => "/home/mara/code/orchard",
+    appInfo: async () => ({ version: "0.1.0", dataDirectory: "/home/mara/.local/share/codecourier", platform: "Linux", safeMode: false }),
+    onChanged: async (handler) => (listeners.add(handler), () => listeners.delete(handler)),
+    onNavigate: async () => () => {},
+  };
+  return client;
+}
