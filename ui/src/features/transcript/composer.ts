@@ -1,5 +1,5 @@
 /** What the composer can do now, and what Enter means: one pure decision, so that button, hint and key never disagree. */
-import type { AgentKind, Sandbox } from "../../lib/types";
+import type { Sandbox } from "../../lib/types";
 
 export type Composing =
   /** Enter sends; `interrupts`: Ctrl+Enter interrupts first, Enter queues. */
@@ -32,9 +32,4 @@ export function pressed(event: KeyPress, now: Composing, hasText: boolean): Pres
   if (now.kind !== "send" && now.kind !== "queue") return "nothing";
   if (!hasText) return "nothing";
   return now.kind === "queue" && (event.ctrlKey || event.metaKey) ? "interrupt" : "queue";
-}
-
-/** Shell has no words for a model: each message is a script. */
-export function isScript(agent: AgentKind): boolean {
-  return agent === "shell";
 }

@@ -2,38 +2,59 @@
 import type { Item, Row, ToolKind } from "../../lib/types";
 
 export type ToolRow = Row & { item: Extract<Item, { kind: "tool" }> };
-export type Shown =
+/** `gap`: the space above, in pixels: dense between rows of tools, wider between paragraphs. */
+export type Shown = { gap: number } & (
   | { key: string; kind: "turn"; turn: number; time: number }
   | { key: string; kind: "row"; row: Row; isJoinedBefore: boolean; isJoinedAfter: boolean }
   | { key: string; kind: "fold"; rows: ToolRow[] }
   | { key: string; kind: "older" }
-  | { key: string; kind: "cut" };
+  | { key: string; kind: "cut" }
+);
 
 /** Reading is of interest only in sum; an edit or a command is looked at by itself. */
 const FOLDS: ToolKind[] = ["read", "search", "web"];
 
 export function toShown(rows: Row[], hasOlder: boolean, isCut: boolean): Shown[] {
   const shown: Shown[] = [];
-  if (hasOlder) shown.push({ key: "older", kind: "older" });
+  if (hasOlder) shown.push({ key: "older", kind: "older", gap: 0 });
   let turn = -1;
+  let above: Look = "edge";
   for (let i = 0; i < rows.length; i++) {
     const row = rows[i];
     if (row === undefined) break;
     if (row.turn !== turn) {
       // The window may begin in the middle of a turn: its line then stands where the turn itself begins, further up.
-      if (i > 0 || !hasOlder) shown.push({ key: `turn-${row.turn}`, kind: "turn", turn: row.turn, time: row.time });
+      if (i > 0 || !hasOlder) {
+        shown.push({ key: `turn-${row.turn}`, kind: "turn", turn: row.turn, time: row.time, gap: 0 });
+        above = "edge";
+      }
       turn = row.turn;
     }
+    const gap = gapBetween(above, lookOf(row.item));
+    above = lookOf(row.item);
     const fold = foldFrom(rows, i);
     if (fold.length > 1) {
-      shown.push({ key: `fold-${row.at}`, kind: "fold", rows: fold });
+      shown.push({ key: `fold-${row.at}`, kind: "fold", rows: fold, gap });
       i += fold.length - 1;
     } else {
-      shown.push({ key: `row-${row.at}`, kind: "row", row, isJoinedBefore: joins(rows[i - 1], row), isJoinedAfter: joins(row, rows[i + 1]) });
+      shown.push({ key: `row-${row.at}`, kind: "row", row, isJoinedBefore: joins(rows[i - 1], row), isJoinedAfter: joins(row, rows[i + 1]), gap });
     }
   }
-  if (isCut) shown.push({ key: "cut", kind: "cut" });
+  if (isCut) shown.push({ key: "cut", kind: "cut", gap: 8 });
   return shown;
+}
+
+/** Lines of 28 px stand close; output joins output; everything else is a block. */
+type Look = "edge" | "line" | "output" | "block";
+
+function lookOf(item: Item): Look {
+  if (item.kind === "output") return "output";
+  return item.kind === "tool" || item.kind === "thinking" || item.kind === "notice" || item.kind === "unknown" ? "line" : "block";
+}
+
+function gapBetween(above: Look, below: Look): number {
+  if (above === "edge" || (above === below && above !== "block")) return 0;
+  return above === "line" || below === "line" ? 8 : 12;
 }
 
 export function isTool(row: Row | undefined): row is ToolRow {

@@ -1,5 +1,5 @@
 /** The sandbox whose page is shown: its details, its transcript, and what a person can do to it. */
-import { CourierError, type Client } from "../ipc/client";
+import type { Client, CourierError } from "../ipc/client";
 import type { Changed, Sandbox, SandboxDetails, SendHow } from "../types";
 import { Loading } from "./loading.svelte";
 import { Transcript } from "./transcript.svelte";

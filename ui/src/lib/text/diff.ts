@@ -4,8 +4,8 @@ export type DiffLine = {
   before: number | null;
   after: number | null;
   text: string;
-  /** The changed part of `text`: from, to. */
-  mark: [number, number] | null;
+  /** The changed parts of `text`: from, to. */
+  marks: [number, number][];
 };
 
 const HEADER = /^(---|\+\+\+|index |new file|deleted file|old mode|new mode|similarity|rename )/;
@@ -21,24 +21,24 @@ export function parsePatch(patch: string): DiffLine[] {
       isInHunk = true;
       before = Number(hunk[1]);
       after = Number(hunk[2]);
-      if (lines.length > 0 || hunk[3]?.trim()) lines.push({ kind: "gap", before: null, after: null, text: (hunk[3] ?? "").trim(), mark: null });
+      if (lines.length > 0 || hunk[3]?.trim()) lines.push({ kind: "gap", before: null, after: null, text: (hunk[3] ?? "").trim(), marks: [] });
     } else if (line.startsWith("diff ") || (!isInHunk && HEADER.test(line))) {
       isInHunk = false;
     } else if (line.startsWith("\\")) {
       continue;
     } else if (line.startsWith("+")) {
-      lines.push({ kind: "added", before: null, after: after++, text: line.slice(1), mark: null });
+      lines.push({ kind: "added", before: null, after: after++, text: line.slice(1), marks: [] });
     } else if (line.startsWith("-")) {
-      lines.push({ kind: "removed", before: before++, after: null, text: line.slice(1), mark: null });
+      lines.push({ kind: "removed", before: before++, after: null, text: line.slice(1), marks: [] });
     } else {
-      lines.push({ kind: "context", before: before++, after: after++, text: line.slice(1), mark: null });
+      lines.push({ kind: "context", before: before++, after: after++, text: line.slice(1), marks: [] });
     }
   }
   markWords(lines);
   return lines;
 }
 
-/** Where a block of removed lines meets added ones, the lines are compared in pairs; marks help only while most of the line stays. */
+/** Where a block of removed lines meets added ones, the lines are compared in pairs. */
 function markWords(lines: DiffLine[]): void {
   let i = 0;
   while (i < lines.length) {
@@ -59,15 +59,51 @@ function markWords(lines: DiffLine[]): void {
   }
 }
 
+/** Longer lines are not compared: the table grows with their product. */
+const MOST_TOKENS = 200;
+
 function markPair(removed: DiffLine, added: DiffLine): void {
-  const [one, other] = [removed.text, added.text];
-  const shortest = Math.min(one.length, other.length);
-  let start = 0;
-  while (start < shortest && one[start] === other[start]) start++;
-  let end = 0;
-  while (end < shortest - start && one[one.length - 1 - end] === other[other.length - 1 - end]) end++;
-  const kept = start + end;
-  if (kept - (/^\s*/.exec(one)?.[0].length ?? 0) < shortest * 0.3) return;
-  if (one.length - end > start) removed.mark = [start, one.length - end];
-  if (other.length - end > start) added.mark = [start, other.length - end];
+  const one = removed.text.match(/\w+|\s+|./gu) ?? [];
+  const other = added.text.match(/\w+|\s+|./gu) ?? [];
+  if (one.length > MOST_TOKENS || other.length > MOST_TOKENS) return;
+  const width = other.length + 1;
+  const common = new Uint16Array((one.length + 1) * width);
+  for (let i = one.length - 1; i >= 0; i--) {
+    for (let j = other.length - 1; j >= 0; j--) {
+      common[i * width + j] = one[i] === other[j] ? 1 + (common[(i + 1) * width + j + 1] ?? 0) : Math.max(common[(i + 1) * width + j] ?? 0, common[i * width + j + 1] ?? 0);
+    }
+  }
+  // Where little stays the same, marks would be everywhere and say nothing.
+  if ((common[0] ?? 0) < 0.4 * Math.min(one.length, other.length)) return;
+  let [i, j, from, to] = [0, 0, 0, 0];
+  while (i < one.length || j < other.length) {
+    if (i < one.length && j < other.length && one[i] === other[j]) {
+      from += one[i++]?.length ?? 0;
+      to += other[j++]?.length ?? 0;
+    } else if (j >= other.length || (i < one.length && (common[(i + 1) * width + j] ?? 0) >= (common[i * width + j + 1] ?? 0))) {
+      from = extend(removed.marks, from, one[i++] ?? "");
+    } else {
+      to = extend(added.marks, to, other[j++] ?? "");
+    }
+  }
+  removed.marks = joined(removed);
+  added.marks = joined(added);
+}
+
+/** Marks with only a character or a space between them are read as one, and none ends in a space. */
+function joined({ text, marks }: DiffLine): [number, number][] {
+  const result: [number, number][] = [];
+  for (const [start, end] of marks) {
+    const last = result.at(-1);
+    if (last !== undefined && (start - last[1] <= 1 || text.slice(last[1], start).trim() === "")) last[1] = end;
+    else result.push([start, end]);
+  }
+  return result.map(([start, end]): [number, number] => [start, start + text.slice(start, end).trimEnd().length]).filter(([start, end]) => end > start);
+}
+
+function extend(marks: [number, number][], at: number, token: string): number {
+  const last = marks.at(-1);
+  if (last !== undefined && last[1] === at) last[1] = at + token.length;
+  else marks.push([at, at + token.length]);
+  return at + token.length;
 }
