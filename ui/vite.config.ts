@@ -26,6 +26,7 @@ export default defineConfig({
   test: {
     environment: "jsdom",
     include: ["src/**/*.test.ts"],
+    setupFiles: ["src/testSetup.ts"],
     server: { deps: { inline: ["@lucide/svelte"] } },
   },
 });

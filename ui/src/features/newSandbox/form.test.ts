@@ -1,10 +1,9 @@
-import { beforeEach, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { createFake } from "../../lib/ipc/fake/fake";
 import { agents } from "../../lib/ipc/fake/data";
 import { hosts, NewSandboxForm, number } from "./form.svelte";
 
 const client = createFake(new URLSearchParams());
-beforeEach(() => localStorage.clear());
 
 describe("the new-sandbox form", () => {
   it("follows the project's defaults where nothing was chosen", async () => {

@@ -1,0 +1,110 @@
+import { fireEvent, render, screen, waitFor, within } from "@testing-library/svelte";
+import { describe, expect, it, vi } from "vitest";
+import App from "./App.svelte";
+import type { Client } from "./lib/ipc/client";
+import { createFake, failure } from "./lib/ipc/fake/fake";
+import { Courier } from "./lib/state/courier.svelte";
+
+async function open(scene: string, change: Partial<Client> = {}) {
+  delete document.documentElement.dataset.ready;
+  const client = { ...createFake(new URLSearchParams({ scene })), ...change };
+  render(App, { courier: new Courier(client) });
+  await waitFor(() => expect(document.documentElement.dataset.ready).toBe("true"));
+  return client;
+}
+
+async function openSandbox(id: string) {
+  const row = await waitFor(() => {
+    const found = screen.getAllByTestId("sandbox-row").find((one) => one.dataset.id === id);
+    if (found === undefined) throw new Error(`${id} is not drawn`);
+    return found;
+  });
+  await fireEvent.click(row);
+  return (await screen.findByTestId("composer-input")) as HTMLTextAreaElement;
+}
+
+const enter = (node: HTMLElement, part: object = {}) => fireEvent.keyDown(node, { key: "Enter", ...part });
+
+describe("the window", () => {
+  it("offers the sample project on the first start and goes there", async () => {
+    await open("first");
+    await fireEvent.click(await screen.findByTestId("sample-project"));
+    expect((await screen.findByTestId("project-row")).textContent).toContain("sample-notes");
+    expect(screen.queryByTestId("first-start")).toBeNull();
+  });
+
+  it("sends with Enter and clears the draft only once the engine has taken it", async () => {
+    let answer: () => void = () => {};
+    const sandboxSend = vi.fn(() => new Promise<never>((resolve) => (answer = () => resolve(undefined as never))));
+    await open("full", { sandboxSend });
+    const input = await openSandbox("s4");
+    await fireEvent.input(input, { target: { value: "go on" } });
+    await enter(input);
+    expect(sandboxSend).toHaveBeenCalledWith("s4", "go on", "queue");
+    expect(input.value).toBe("go on");
+    answer();
+    await waitFor(() => expect(input.value).toBe(""));
+  });
+
+  it("keeps the draft when sending fails, and names cause and remedy", async () => {
+    await open("full", { sandboxSend: () => Promise.reject(failure("databaseBusy", "database is locked")) });
+    const input = await openSandbox("s2");
+    await fireEvent.input(input, { target: { value: "precious" } });
+    await enter(input, { ctrlKey: true });
+    const banner = await screen.findByText("The database is busy.");
+    expect(banner.closest("[data-testid=error-banner]")?.textContent).toContain("try again in a moment");
+    expect(input.value).toBe("precious");
+  });
+
+  it("keeps a draft of its own for each sandbox", async () => {
+    await open("full");
+    await fireEvent.input(await openSandbox("s4"), { target: { value: "for four" } });
+    expect((await openSandbox("s2")).value).toBe("");
+    expect((await openSandbox("s4")).value).toBe("for four");
+  });
+
+  it("shows the status beside the work in hand, and offers the second stop", async () => {
+    const sandboxStop = vi.fn(async () => null);
+    await open("full", { sandboxStop });
+    await openSandbox("s5");
+    const badge = await screen.findByTestId("status-badge");
+    expect([badge.dataset.status, badge.dataset.activity]).toEqual(["running", "stopping"]);
+    const stop = screen.getByTestId("stop");
+    expect(stop.textContent).toContain("Stop without waiting");
+    await fireEvent.click(stop);
+    expect(sandboxStop).toHaveBeenCalledWith("s5");
+  });
+
+  it("offers to keep a key for the session where there is no keychain, and never shows it again", async () => {
+    const client = await open("full");
+    const credentialSet = vi.spyOn(client, "credentialSet");
+    await fireEvent.click(screen.getByTestId("nav-settings"));
+    await fireEvent.input(await screen.findByTestId("key-input-claude_oauth_token"), { target: { value: "sk-secret-9zZ1" } });
+    await fireEvent.click(screen.getByTestId("key-save-claude_oauth_token"));
+    await fireEvent.click(within(await screen.findByTestId("error-banner")).getByTestId("error-action"));
+    expect((await screen.findByTestId("key-last-four-claude_oauth_token")).textContent).toBe("…9zZ1");
+    expect(credentialSet.mock.calls.map(([, , isSessionOnly]) => isSessionOnly)).toEqual([false, true]);
+    expect(document.body.innerHTML).not.toContain("sk-secret");
+  });
+
+  it("says what failed when the list cannot be read, and tries again", async () => {
+    let isBroken = true;
+    const whole = createFake(new URLSearchParams());
+    await open("full", { sandboxList: (query) => (isBroken ? Promise.reject(failure("databaseBusy", "locked")) : whole.sandboxList(query)) });
+    await screen.findByText("The database is busy.");
+    isBroken = false;
+    await fireEvent.click(screen.getByTestId("error-action"));
+    expect((await screen.findAllByTestId("sandbox-row")).length).toBeGreaterThan(0);
+  });
+
+  it("starts a sandbox with Ctrl+Enter and opens its page", async () => {
+    await open("full");
+    await fireEvent.click(screen.getByTestId("new-sandbox"));
+    const prompt = await screen.findByTestId("prompt-input");
+    await fireEvent.input(prompt, { target: { value: "Stream the export" } });
+    await waitFor(() => expect(screen.getByTestId("start-sandbox").getAttribute("aria-disabled")).toBeNull());
+    await enter(prompt, { ctrlKey: true });
+    await waitFor(() => expect(screen.getByTestId("status-badge").dataset.status).toBe("creating"));
+    expect(screen.queryByTestId("new-sandbox-dialog")).toBeNull();
+  });
+});
