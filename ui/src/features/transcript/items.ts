@@ -78,17 +78,33 @@ function joins(one: Row | undefined, other: Row | undefined): boolean {
   return one !== undefined && other !== undefined && one.turn === other.turn && one.item.kind === "output" && other.item.kind === "output";
 }
 
+/** Lines of the code font, exactly where none is longer than the column. */
+function lines(text: string): number {
+  const shown = text.slice(-20_000);
+  let count = shown.endsWith("\n") ? 0 : 1;
+  for (let at = shown.indexOf("\n"); at >= 0; at = shown.indexOf("\n", at + 1)) count++;
+  return Math.max(1, count);
+}
+
 /** A first guess of a row's height, so that the scrollbar is about right before it was ever drawn. */
 export function estimateHeight(shown: Shown): number {
   if (shown.kind === "turn") return 40;
-  if (shown.kind !== "row") return 28;
-  const { item } = shown.row;
+  if (shown.kind !== "row") return 28 + shown.gap;
+  let height = guessed.get(shown.row);
+  if (height === undefined) guessed.set(shown.row, (height = guess(shown.row.item)));
+  return height + shown.gap;
+}
+
+/** A row that changes is another object, so its guess is made anew. */
+const guessed = new WeakMap<Row, number>();
+
+function guess(item: Item): number {
   switch (item.kind) {
     case "message":
     case "text":
       return 36 + 20 * Math.ceil(Math.min(item.text.length, 20_000) / 72);
     case "output":
-      return 19 * Math.max(1, Math.min(item.text.length, 20_000) / 80);
+      return 19 * lines(item.text);
     case "error":
       return 68;
     case "progress":

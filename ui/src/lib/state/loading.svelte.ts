@@ -5,6 +5,7 @@ export class Loading<T> {
   value = $state.raw<T | null>(null);
   error = $state.raw<CourierError | null>(null);
   isPending = $state(false);
+  loadedAt = 0;
   #ask: () => Promise<T>;
   #asked = 0;
 
@@ -19,6 +20,7 @@ export class Loading<T> {
     try {
       const value = await this.#ask();
       if (asked !== this.#asked) return;
+      this.loadedAt = Date.now();
       this.value = value;
       this.error = null;
     } catch (thrown) {

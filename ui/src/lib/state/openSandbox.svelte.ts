@@ -36,6 +36,13 @@ export class OpenSandbox {
     return fetched.revision >= this.#newest.revision ? fetched : this.#newest;
   });
 
+  /** Running time so far: what the engine counted, and what has passed since it said so. */
+  runningMs(now: number): number {
+    const details = this.#details.value;
+    if (details === null) return 0;
+    return details.runningMs + (this.sandbox?.status === "running" ? Math.max(0, now - this.#details.loadedAt) : 0);
+  }
+
   open(): void {
     void this.load();
     void this.transcript.open();

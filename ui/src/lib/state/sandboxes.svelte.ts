@@ -19,7 +19,6 @@ export class SandboxList {
   #client: Client;
   #rows = $state.raw<Sandbox[]>([]);
   #next = $state<string | null>(null);
-  #total = $state(0);
   #isLoaded = $state(false);
   #isLoading = $state(false);
   #error = $state.raw<CourierError | null>(null);
@@ -32,9 +31,6 @@ export class SandboxList {
 
   get rows(): Sandbox[] {
     return this.#rows;
-  }
-  get total(): number {
-    return this.#total;
   }
   get hasMore(): boolean {
     return this.#next !== null;
@@ -75,7 +71,6 @@ export class SandboxList {
       if (asked !== this.#asked) return;
       this.#rows = merge(live.rows, ended.rows);
       this.#next = ended.next;
-      this.#total = live.total + ended.total;
       this.#isLoaded = true;
       this.#error = null;
     } catch (thrown) {
@@ -113,7 +108,6 @@ export class SandboxList {
       this.#rows = this.#rows.map((row) => (row.id === sandbox.id ? sandbox : row));
     } else {
       this.#rows = merge([sandbox], this.#rows);
-      this.#total++;
     }
   }
 
