@@ -29,6 +29,8 @@ export class Transcript {
   #unseen = $state(0);
   #logEnd = $state(0);
   #queue = $state.raw<Message[]>([]);
+  /** When the agent was last heard of. */
+  #heardAt = $state(0);
 
   /** Which opening answers belong to: whatever an earlier one still sends is ignored. */
   #opening = 0;
@@ -53,6 +55,7 @@ export class Transcript {
   get unseen() { return this.#unseen; }
   get logEnd() { return this.#logEnd; }
   get queue() { return this.#queue; }
+  get heardAt() { return this.#heardAt; }
 
   async open(): Promise<void> {
     const opening = ++this.#opening;
@@ -114,6 +117,7 @@ export class Transcript {
     this.#expected = 1;
     this.#logEnd = snapshot.logEnd;
     this.#queue = snapshot.queue;
+    this.#heardAt = snapshot.rows.at(-1)?.time ?? 0;
     this.#error = null;
     this.#phase = "ready";
     const last = this.#rows.at(-1);
@@ -167,6 +171,7 @@ export class Transcript {
       applied.push(frame.number);
     }
     this.#rows = rows;
+    this.#heardAt = Date.now();
     this.#trim();
     for (const number of applied) void this.#client.transcriptAcknowledge(subscription, number).catch(ignore);
   }
