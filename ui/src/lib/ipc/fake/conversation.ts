@@ -8,10 +8,21 @@ export function tool(change: Partial<Tool> & Pick<Tool, "tool" | "summary">): To
 }
 
 /** Rows of turns, a second apart, the last one `ago` milliseconds old. */
-export function rows(turns: Item[][], ago: number): Row[] {
+export function rows(turns: Item[][], ago: number, before = 0): Row[] {
   const total = turns.reduce((sum, items) => sum + items.length, 0);
-  let at = 0;
-  return turns.flatMap((items, index) => items.map((item) => ({ at: ++at, turn: index + 1, time: Date.now() - ago - (total - at) * 1_000, item })));
+  let at = before;
+  const last = before + total;
+  return turns.flatMap((items, index) => items.map((item) => ({ at: ++at, turn: before + index + 1, time: Date.now() - ago - (last - at) * 1_000, item })));
+}
+
+/** A page of a long conversation, with rows of every height. */
+export function olderRows(before: number): Row[] {
+  const from = Math.max(1, before - 200);
+  return Array.from({ length: before - from }, (_, index): Row => {
+    const at = from + index;
+    const item: Item = at % 3 === 0 ? tool({ tool: "command", summary: `step ${at}` }) : { kind: "text", text: `Row ${at}. `.repeat(1 + ((at * 7) % 60)) };
+    return { at, turn: Math.ceil(at / 20), time: Date.now() - (100_100 - at) * 1_000, item };
+  });
 }
 
 const PATCH = `--- a/src/http/send.ts

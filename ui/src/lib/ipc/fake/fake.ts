@@ -1,11 +1,14 @@
 /**
- * An engine made of arrays. `?scene=` chooses what it shows: full (default), first, empty, loading, error, firehose. It never
+ * An engine made of arrays. `?scene=` chooses what it shows: full (default), first, empty, loading, error, firehose, long. It never
  * reaches the production bundle.
  */
 import { CourierError, type Client } from "../client";
 import type { Changed, ErrorCode, Frame, Message, NewSandbox, Row, Sandbox, Snapshot } from "../bindings";
-import { claudeTurns, rows, shellTurns, STREAM } from "./conversation";
+import { claudeTurns, olderRows, rows, shellTurns, STREAM } from "./conversation";
 import * as data from "./data";
+
+/** How many rows a long conversation has before those it opens with. */
+const OLDER = 100_000;
 
 const never = () => new Promise<never>(() => {});
 export const failure = (code: ErrorCode, message: string) => new CourierError({ code, message, detail: null });
@@ -108,13 +111,13 @@ export function createFake(parameters: URLSearchParams): Client {
       if (scene === "loading") return never();
       const sandbox = find(id);
       const subscription = ++subscriptions;
-      const first = sandbox.status === "creating" ? [] : rows(sandbox.agent === "shell" ? shellTurns() : claudeTurns(), 60_000);
+      const first = sandbox.status === "creating" ? [] : rows(sandbox.agent === "shell" ? shellTurns() : claudeTurns(), 60_000, scene === "long" ? OLDER : 0);
       if (sandbox.isWorking) stream(sandbox, subscription, first, onFrame);
-      return { subscription, revision, rows: first, hasOlder: false, logEnd: 100, queue: queueOf(sandbox) };
+      return { subscription, revision, rows: first, hasOlder: scene === "long", logEnd: 100, queue: queueOf(sandbox) };
     },
     transcriptAcknowledge: async () => null,
     transcriptClose: async (subscription) => (clearInterval(timers.get(subscription)), null),
-    transcriptBefore: async () => [],
+    transcriptBefore: async (_, before) => olderRows(before),
     logRead: async () => ({ base64: btoa("\u001b[32m$ npm test -- retry\u001b[0m\nok 1 retries a GET\nok 2 retries a PUT\n\u001b[31mnot ok 8 honours Retry-After\u001b[0m\n\u001b]0;evil title\u0007{\"type\":\"result\"}\n"), next: 1e9, end: 1e9, isTruncated: true }),
     agentList: async () => data.agents(),
     credentialList: async () => credentials,
