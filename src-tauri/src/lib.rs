@@ -1,1 +1,120 @@
-//! placeholder
+//! The shell: window, tray and IPC around the engine. The only Rust that knows Tauri exists.
+
+pub mod ipc;
+mod log;
+mod notify;
+mod quit;
+mod tray;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use courier_engine::engine::{Engine, Error};
+use tauri::{AppHandle, Manager, Runtime, WebviewWindow, WindowEvent};
+use tauri_plugin_dialog::{DialogExt, MessageDialogKind};
+
+/// The data folder, where it is not the usual one.
+const HOME: &str = "CODECOURIER_HOME";
+const WINDOW: &str = "main";
+
+/// Starts the app and returns when it has quit.
+pub fn run() -> ExitCode {
+    let surface = ipc::surface();
+    let app = tauri::Builder::default()
+        .plugin(tauri_plugin_single_instance::init(|app, _arguments, _directory| show(app)))
+        .plugin(tauri_plugin_dialog::init())
+        .plugin(tauri_plugin_notification::init())
+        .plugin(tauri_plugin_opener::init())
+        .manage(ipc::Subscriptions::default())
+        .invoke_handler(surface.invoke_handler())
+        .on_page_load(|view, load| {
+            if load.event() == tauri::webview::PageLoadEvent::Started {
+                // A page that is loaded anew knows nothing of the old one's channels.
+                view.state::<ipc::Subscriptions>().close_all();
+            }
+        })
+        .on_window_event(|window, event| {
+            if let WindowEvent::CloseRequested { api, .. } = event {
+                api.prevent_close();
+                quit::close(window);
+            }
+        })
+        .setup(move |app| {
+            surface.mount_events(app);
+            start(app.handle())?;
+            Ok(())
+        })
+        .build(tauri::generate_context!());
+    match app {
+        Ok(app) => {
+            let code = app.run_return(|app, event| {
+                if let tauri::RunEvent::Exit = event
+                    && let Some(engine) = app.try_state::<Engine>()
+                {
+                    tauri::async_runtime::block_on(engine.shutdown());
+                }
+            });
+            u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
+        }
+        Err(error) => {
+            tracing::error!(%error, "the app could not start");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Opens the engine and wires it to the window; where it cannot be opened, says why and leaves everything as it is.
+fn start<R: Runtime>(app: &AppHandle<R>) -> Result<(), Box<dyn std::error::Error>> {
+    let home = home(app)?;
+    log::start(&home);
+    let config = courier_engine::desktop::config(home);
+    match tauri::async_runtime::block_on(Engine::open(config)) {
+        Ok(engine) => {
+            app.manage(engine.clone());
+            let mut tray = tray::Tray::new(app, &engine);
+            let mut notify = notify::Notifier::new(app.clone(), engine.clone());
+            let forwarding = ipc::forward(app.clone(), engine, move |sandbox| {
+                tray.sandbox_changed(sandbox);
+                notify.sandbox_changed(sandbox);
+            });
+            tauri::async_runtime::spawn(forwarding);
+        }
+        Err(error) => refuse(app, &error),
+    }
+    Ok(())
+}
+
+fn home<R: Runtime>(app: &AppHandle<R>) -> tauri::Result<PathBuf> {
+    match std::env::var_os(HOME).filter(|home| !home.is_empty()) {
+        Some(home) => Ok(PathBuf::from(home)),
+        None => app.path().app_data_dir(),
+    }
+}
+
+/// Says why the engine could not be opened, and quits once that was read.
+fn refuse<R: Runtime>(app: &AppHandle<R>, error: &Error) {
+    tracing::error!(%error, "the engine could not be opened");
+    if let Some(window) = app.get_webview_window(WINDOW) {
+        _ = window.hide();
+    }
+    let remedy = error.detail().unwrap_or("The log in the data folder says more.");
+    let quitting = app.clone();
+    app.dialog()
+        .message(format!("CodeCourier could not open its data: {error}.\n\n{remedy}"))
+        .title("CodeCourier")
+        .kind(MessageDialogKind::Error)
+        .show(move |_| quitting.exit(1));
+}
+
+/// Brings the window to the front.
+fn show<R: Runtime>(app: &AppHandle<R>) {
+    if let Some(window) = app.get_webview_window(WINDOW) {
+        bring_to_front(&window);
+    }
+}
+
+fn bring_to_front<R: Runtime>(window: &WebviewWindow<R>) {
+    // Each may be refused by the desktop; the others still help.
+    _ = window.show();
+    _ = window.unminimize();
+    _ = window.set_focus();
+}

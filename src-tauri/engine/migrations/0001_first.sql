@@ -207,6 +207,7 @@ CREATE TABLE transcript_items (
     turn    TEXT NOT NULL REFERENCES turns (id) ON DELETE CASCADE,
     number  INTEGER NOT NULL,                     -- the turn's
     body    TEXT NOT NULL,                        -- the item as JSON
+    is_parsed INTEGER NOT NULL,                   -- 1: from the agent's output, 0: from the engine
     at      INTEGER NOT NULL,
     PRIMARY KEY (sandbox, seq)
 ) STRICT, WITHOUT ROWID;

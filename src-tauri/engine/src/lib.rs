@@ -1,8 +1,14 @@
 //! The engine: everything that would survive without a window.
 
-
 pub mod agent;
+pub mod desktop;
+pub mod engine;
+pub mod host;
 pub mod model;
 pub mod provider;
+mod sandbox;
 pub mod secrets;
+pub mod settings;
 pub mod store;
+mod transcript;
+pub mod work;

@@ -1,6 +1,10 @@
 //! Keys: where they live and how they are kept out of everything else.
 
+mod redact;
+
 use std::fmt;
+
+pub(crate) use redact::TextRedactor;
 
 use crate::model::word;
 

@@ -36,24 +36,48 @@ pub fn next_seq(connection: &Connection, sandbox: SandboxId) -> Result<i64, Erro
         .query_row(named_params! { ":sandbox": sandbox.to_string() }, |row| row.get(0))?)
 }
 
-/// The place of the first row of a turn, if it has one.
-pub fn first_seq(connection: &Connection, sandbox: SandboxId, turn: u32) -> Result<Option<i64>, Error> {
-    Ok(connection
-        .prepare_cached("SELECT MIN(seq) FROM transcript_items WHERE sandbox = :sandbox AND number = :number")?
-        .query_row(named_params! { ":sandbox": sandbox.to_string(), ":number": turn }, |row| row.get(0))?)
+/// The places of a turn's rows that came from the agent's output, in order.
+pub fn parsed_seqs(connection: &Connection, turn: TurnId) -> Result<Vec<i64>, Error> {
+    let mut statement =
+        connection.prepare_cached("SELECT seq FROM transcript_items WHERE turn = :turn AND is_parsed ORDER BY seq")?;
+    let rows = statement.query_map(named_params! { ":turn": turn.to_string() }, |row| row.get(0))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// What the agent said in a turn, or printed where it says nothing: at most `limit` bytes, the newest.
+pub fn reply_text(connection: &Connection, turn: TurnId, limit: usize) -> Result<String, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT json_extract(body, '$.kind') AS kind, json_extract(body, '$.text') AS text FROM transcript_items
+         WHERE turn = :turn AND is_parsed AND kind IN ('text', 'output') ORDER BY seq DESC",
+    )?;
+    let mut rows = statement.query(named_params! { ":turn": turn.to_string() })?;
+    let (mut said, mut printed) = (Vec::<String>::new(), Vec::<String>::new());
+    let (mut said_length, mut printed_length) = (0, 0);
+    while let Some(row) = rows.next()? {
+        let (kind, text): (String, String) = (row.get(0)?, row.get(1)?);
+        let (parts, length) =
+            if kind == "text" { (&mut said, &mut said_length) } else { (&mut printed, &mut printed_length) };
+        if *length + text.len() <= limit {
+            *length += text.len();
+            parts.push(text);
+        }
+    }
+    let (mut parts, between) = if said.is_empty() { (printed, "") } else { (said, "\n\n") };
+    parts.reverse();
+    Ok(parts.join(between))
 }
 
 /// Writes a row, new or in place of the one with the same `seq`; a replaced row keeps its time.
-pub fn put(tx: &Tx<'_>, sandbox: SandboxId, turn: TurnId, row: &ItemRow) -> Result<(), Error> {
+pub fn put(tx: &Tx<'_>, sandbox: SandboxId, turn: TurnId, row: &ItemRow, is_parsed: bool) -> Result<(), Error> {
     let body = serde_json::to_string(&row.item).expect("items are plain data");
     tx.prepare_cached(
-        "INSERT INTO transcript_items (sandbox, seq, turn, number, body, at)
-         VALUES (:sandbox, :seq, :turn, :number, :body, :at)
+        "INSERT INTO transcript_items (sandbox, seq, turn, number, body, is_parsed, at)
+         VALUES (:sandbox, :seq, :turn, :number, :body, :is_parsed, :at)
          ON CONFLICT (sandbox, seq) DO UPDATE SET body = excluded.body",
     )?
     .execute(named_params! {
         ":sandbox": sandbox.to_string(), ":seq": row.seq, ":turn": turn.to_string(), ":number": row.turn,
-        ":body": body, ":at": row.at.millis(),
+        ":body": body, ":is_parsed": is_parsed, ":at": row.at.millis(),
     })?;
     Ok(())
 }

@@ -52,11 +52,16 @@ pub fn replay(connection: &Connection, turn: TurnId, mut each: impl FnMut(Stream
     Ok(())
 }
 
+/// The cursor of the newest chunk there is; 0 without one.
+pub fn end(connection: &Connection, sandbox: SandboxId) -> Result<i64, Error> {
+    Ok(connection
+        .prepare_cached("SELECT COALESCE(MAX(id), 0) FROM stream_log WHERE sandbox = :sandbox")?
+        .query_row(named_params! { ":sandbox": sandbox.to_string() }, |row| row.get(0))?)
+}
+
 /// What follows `cursor`; without one, the newest page.
 pub fn page(connection: &Connection, sandbox: SandboxId, cursor: Option<i64>) -> Result<LogPage, Error> {
-    let end: i64 = connection
-        .prepare_cached("SELECT COALESCE(MAX(id), 0) FROM stream_log WHERE sandbox = :sandbox")?
-        .query_row(named_params! { ":sandbox": sandbox.to_string() }, |row| row.get(0))?;
+    let end = end(connection, sandbox)?;
     let (from, is_truncated) = match cursor {
         Some(cursor) => (cursor, false),
         None => newest(connection, sandbox)?,

@@ -113,13 +113,6 @@ pub fn queue(connection: &Connection, sandbox: SandboxId) -> Result<Vec<MessageR
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Every message of a sandbox, oldest first.
-pub fn all(connection: &Connection, sandbox: SandboxId) -> Result<Vec<MessageRow>, Error> {
-    let mut statement = connection.prepare_cached("SELECT * FROM messages WHERE sandbox = :sandbox ORDER BY seq")?;
-    let rows = statement.query_map(named_params! { ":sandbox": sandbox.to_string() }, |row| MessageRow::try_from(row))?;
-    Ok(rows.collect::<Result<_, _>>()?)
-}
-
 /// Marks a queued message as given to the agent; false where it was not queued any more.
 pub fn deliver(tx: &Tx<'_>, message: &MessageRow) -> Result<bool, Error> {
     let changed = tx.execute(

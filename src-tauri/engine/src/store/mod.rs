@@ -7,6 +7,7 @@
 
 mod feed;
 pub(crate) mod items;
+pub(crate) mod jobs;
 pub(crate) mod log;
 pub(crate) mod messages;
 mod migrations;

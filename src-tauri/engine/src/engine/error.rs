@@ -1,0 +1,173 @@
+//! One error for everything the engine is asked, with a code that says what a person could do about it.
+
+use std::path::Path;
+
+use crate::{
+    model::{Illegal, Lifecycle, ProviderKind, word},
+    provider, secrets, store, work,
+};
+
+word! {
+    /// A code exists only where a person or the window would act differently.
+    Code {
+        NotFound = "notFound",
+        Invalid = "invalid",
+        NotARepository = "notARepository",
+        EmptyRepository = "emptyRepository",
+        BareRepository = "bareRepository",
+        PathMissing = "pathMissing",
+        PathIsFile = "pathIsFile",
+        IllegalState = "illegalState",
+        WorkflowSandbox = "workflowSandbox",
+        MissingCli = "missingCli",
+        MissingKey = "missingKey",
+        NoKeychain = "noKeychain",
+        NoJail = "noJail",
+        Unsupported = "unsupported",
+        DatabaseBusy = "databaseBusy",
+        DatabaseNewer = "databaseNewer",
+        DatabaseDamaged = "databaseDamaged",
+        DiskFull = "diskFull",
+        Network = "network",
+        AlreadyOpen = "alreadyOpen",
+        ShuttingDown = "shuttingDown",
+        Internal = "internal",
+    }
+}
+
+/// What the engine could not do, why, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    code: Code,
+    message: String,
+    /// What to do about it, where that is known.
+    detail: Option<String>,
+}
+
+impl Error {
+    fn new(code: Code, message: impl Into<String>, detail: &str) -> Self {
+        Self { code, message: message.into(), detail: (!detail.is_empty()).then(|| detail.to_owned()) }
+    }
+
+    /// What kind of error it is.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// What to do about it, where that is known.
+    pub fn detail(&self) -> Option<&str> {
+        self.detail.as_deref()
+    }
+
+    pub(crate) fn invalid(message: String) -> Self {
+        Self::new(Code::Invalid, message, "")
+    }
+
+    pub(crate) fn illegal_state(lifecycle: &Lifecycle, what: &str, remedy: &str) -> Self {
+        Self::new(Code::IllegalState, format!("a sandbox that is {} {what}", lifecycle.words()), remedy)
+    }
+
+    pub(crate) fn delivered() -> Self {
+        Self::new(Code::IllegalState, "the agent has this message already", "Send another one instead.")
+    }
+
+    pub(crate) fn workflow_sandbox() -> Self {
+        Self::new(
+            Code::WorkflowSandbox,
+            "this sandbox belongs to a workflow and takes no messages",
+            "Open its run to steer it.",
+        )
+    }
+
+    pub(crate) fn unsupported(provider: ProviderKind) -> Self {
+        let remedy = match provider {
+            ProviderKind::Local => "Use Docker or E2B on this system.",
+            ProviderKind::Docker | ProviderKind::E2b => "Use a local sandbox.",
+        };
+        Self::new(Code::Unsupported, format!("there are no {provider} sandboxes here"), remedy)
+    }
+
+    pub(crate) fn already_open(home: &Path) -> Self {
+        Self::new(
+            Code::AlreadyOpen,
+            format!("another CodeCourier holds {}", home.display()),
+            "Use the window that is open, or close it first.",
+        )
+    }
+
+    pub(crate) fn shutting_down() -> Self {
+        Self::new(Code::ShuttingDown, "the engine is shutting down", "")
+    }
+}
+
+impl From<Illegal> for Error {
+    fn from(illegal: Illegal) -> Self {
+        Self::new(Code::IllegalState, illegal.to_string(), "")
+    }
+}
+
+impl From<store::Error> for Error {
+    fn from(error: store::Error) -> Self {
+        use store::Error as E;
+        let (code, detail) = match &error {
+            E::Busy => (Code::DatabaseBusy, "Close what holds it, or wait a moment and try again."),
+            E::Newer { .. } => (Code::DatabaseNewer, "Install the newer version of CodeCourier; this one leaves the file alone."),
+            E::Damaged { .. } => (
+                Code::DatabaseDamaged,
+                "Move the file aside and put a copy of it back; copies made before an update lie beside it.",
+            ),
+            E::DiskFull => (Code::DiskFull, "Make room on the disk, then try again; nothing that was stored is lost."),
+            E::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
+                (Code::DiskFull, "Make room on the disk, then try again; nothing that was stored is lost.")
+            }
+            E::NotFound(_) => (Code::NotFound, ""),
+            E::Closed => (Code::ShuttingDown, ""),
+            E::Migration(_) => (Code::Internal, "The file is as it was; the version before still opens it."),
+            E::Io { .. } | E::Sqlite(_) => (Code::Internal, ""),
+        };
+        Self::new(code, error.to_string(), detail)
+    }
+}
+
+impl From<work::Error> for Error {
+    fn from(error: work::Error) -> Self {
+        use work::Error as E;
+        let (code, detail) = match &error {
+            E::Missing(_) => (Code::PathMissing, "Check the path; it may have been moved or renamed."),
+            E::IsFile(_) => (Code::PathIsFile, "Choose the folder of the repository."),
+            E::NotARepository(_) => (Code::NotARepository, "Choose the repository's top folder, or run `git init` in it and commit."),
+            E::Empty(_) => (Code::EmptyRepository, "Make a first commit in it, then add it again."),
+            E::Bare(_) => (Code::BareRepository, "Choose a working copy, or give its address as file:// and its path."),
+            E::PasswordInAddress => (Code::Invalid, "Leave the password out of it."),
+            E::NotAnAddress(_) => (Code::Invalid, "Give a folder's whole path, or an address such as https://… or git@host:path."),
+            E::NoSuchBranch { .. } => (Code::Invalid, "Choose one of the project's branches."),
+            E::BadBranchName(_) => (Code::Invalid, "Use letters, digits, dashes and slashes."),
+            E::Remote { .. } => (Code::Network, "Check the address and the connection, and that you may read it."),
+            E::DiskFull => (Code::DiskFull, "Make room on the disk, then try again."),
+            E::Git(_) | E::Io { .. } => (Code::Internal, ""),
+        };
+        Self::new(code, error.to_string(), detail)
+    }
+}
+
+impl From<secrets::Error> for Error {
+    fn from(error: secrets::Error) -> Self {
+        let code = match &error {
+            secrets::Error::NoKeychain { .. } => Code::NoKeychain,
+            _ => Code::Invalid,
+        };
+        Self::new(code, error.to_string(), &error.remedy())
+    }
+}
+
+impl From<provider::Error> for Error {
+    fn from(error: provider::Error) -> Self {
+        let (code, detail) = match &error {
+            provider::Error::NoJail { remedy, .. } => (Code::NoJail, remedy.clone()),
+            provider::Error::Unsupported => (Code::Unsupported, "Use Docker or E2B on this system.".to_owned()),
+            _ => (Code::Internal, String::new()),
+        };
+        Self::new(code, error.to_string(), &detail)
+    }
+}

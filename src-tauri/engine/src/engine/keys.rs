@@ -1,0 +1,108 @@
+//! Keys and agents, as a person sees them.
+
+use super::{Engine, Error};
+use crate::{
+    agent::{self, Agent},
+    model::AgentKind,
+    sandbox::billed_to,
+    secrets::{CredentialKind, Secret},
+    settings::Settings,
+    store::Change,
+};
+
+/// A key that can be stored, without the key.
+#[derive(Clone, Debug)]
+pub struct CredentialInfo {
+    pub kind: CredentialKind,
+    pub name: &'static str,
+    /// `None`: not set. A short secret has no last four characters to show.
+    pub last_four: Option<String>,
+    /// It is kept in memory only, and gone when the app ends.
+    pub is_session_only: bool,
+    pub used_by: Vec<AgentKind>,
+}
+
+/// An agent and whether it could start now.
+#[derive(Clone, Debug)]
+pub struct AgentInfo {
+    pub agent: &'static dyn Agent,
+    pub version: Option<String>,
+    pub is_installed: bool,
+    /// Who would pay.
+    pub billed_to: Option<String>,
+    /// Why it could not start, with the remedy.
+    pub problem: Option<String>,
+}
+
+impl Engine {
+    /// Every key that can be stored.
+    ///
+    /// # Errors
+    /// `NoKeychain`.
+    pub async fn credential_list(&self) -> Result<Vec<CredentialInfo>, Error> {
+        let mut list = Vec::new();
+        for kind in CredentialKind::ALL {
+            list.push(self.credential_info(*kind).await?);
+        }
+        Ok(list)
+    }
+
+    async fn credential_info(&self, kind: CredentialKind) -> Result<CredentialInfo, Error> {
+        let stored = self.around.host.stored(kind).await?;
+        let used_by = agent::agents().iter().filter(|agent| agent.credentials().contains(&kind));
+        Ok(CredentialInfo {
+            kind,
+            name: kind.name(),
+            is_session_only: stored.as_ref().is_some_and(|stored| stored.is_session_only),
+            last_four: stored.map(|stored| stored.secret.last_four()),
+            used_by: used_by.map(|agent| agent.kind()).collect(),
+        })
+    }
+
+    /// Stores a key in the keychain, or for this session only.
+    ///
+    /// # Errors
+    /// `Invalid` where it is not such a key, `NoKeychain`.
+    pub async fn credential_set(
+        &self,
+        kind: CredentialKind,
+        secret: Secret,
+        session_only: bool,
+    ) -> Result<CredentialInfo, Error> {
+        self.around.host.store_credential(kind, secret, session_only).await?;
+        self.feed().publish(Change::Credentials);
+        self.credential_info(kind).await
+    }
+
+    /// Removes a key; one that is not there is removed already.
+    ///
+    /// # Errors
+    /// `NoKeychain`.
+    pub async fn credential_remove(&self, kind: CredentialKind) -> Result<(), Error> {
+        self.around.host.remove_credential(kind).await?;
+        self.feed().publish(Change::Credentials);
+        Ok(())
+    }
+
+    /// Every agent of the registry, and whether it could start now.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn agent_list(&self) -> Result<Vec<AgentInfo>, Error> {
+        let settings = Settings::load(&self.around.store).await?;
+        let mut list = Vec::new();
+        for agent in agent::agents() {
+            let cli = self.around.host.find_cli(*agent, &settings).await;
+            let credential = self.around.host.credential_for(*agent).await;
+            let problem = cli.as_ref().err().or(credential.as_ref().err());
+            list.push(AgentInfo {
+                agent: *agent,
+                is_installed: cli.is_ok(),
+                problem: problem.map(|error| format!("{}. {}", error.message, error.remedy)),
+                version: cli.ok().and_then(|cli| cli.version),
+                billed_to: credential.ok().flatten().map(|(kind, secret)| billed_to(kind, &secret)),
+            });
+        }
+        Ok(list)
+    }
+}

@@ -1,0 +1,516 @@
+//! One task per live sandbox: the only code that changes what a sandbox is.
+//!
+//! Requests and results arrive as values; `step` (model/lifecycle.rs) says what they mean; the new state is stored; then
+//! its effect is started. Slow effects run as tasks of their own and report back, so that a stop is always heard.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
+
+use super::{
+    Surroundings,
+    ending::Ending,
+    ingest::{COALESCE, Ingest, add_item},
+    provisioning,
+    turn::{Turn, TurnStart},
+};
+use crate::{
+    agent::Agent,
+    engine::Error,
+    model::{Activity, Effect, Event, Item, Lifecycle, NoticeLevel, OnTimeout, SandboxId, Status},
+    provider::{self, Follower, Presence, Provider, ProviderId, SpoolEvent},
+    store::{self, SandboxError, SandboxRow, sandboxes},
+};
+
+/// How many requests may wait.
+const INBOX: usize = 64;
+
+/// What can be asked of an actor.
+#[derive(Debug)]
+pub(crate) enum Request {
+    /// A message was queued.
+    LookAtQueue,
+    Interrupt(Reply),
+    Pause(Reply),
+    Resume(Reply),
+    Stop(Reply),
+    Extend(Duration, Reply),
+    /// Compare with what truly runs.
+    Check,
+}
+
+type Reply = oneshot::Sender<Result<(), Error>>;
+
+/// What a task of the actor's reports back.
+#[derive(Debug)]
+pub(super) enum Done {
+    Provisioned(Result<sandboxes::Provisioned, SandboxError>),
+    /// What the provider says after a pause or a resume; an error means nobody knows.
+    Found(Result<Presence, provider::Error>),
+    /// What it says to a check, and how things stood when it was asked.
+    Checked(Lifecycle, Result<Presence, provider::Error>),
+    TurnStarted(TurnStart),
+    /// The turn was told to end.
+    Signalled(Result<(), provider::Error>),
+    Destroyed(Result<(), provider::Error>),
+    Extended(Result<(), provider::Error>),
+}
+
+/// The owner of one sandbox.
+pub(super) struct Actor {
+    pub(super) around: Surroundings,
+    pub(super) row: SandboxRow,
+    pub(super) agent: &'static dyn Agent,
+    pub(super) provider: Arc<dyn Provider>,
+    pub(super) turn: Turn,
+    pub(super) ending: Option<Ending>,
+    /// The end of the last turn's output was waited for, once.
+    pub(super) has_read_out: bool,
+    inbox: mpsc::Receiver<Request>,
+    done: mpsc::UnboundedReceiver<Done>,
+    report: mpsc::UnboundedSender<Done>,
+    /// When the running time is over, by the clock that never jumps.
+    expiry: Option<Instant>,
+    is_checking: bool,
+}
+
+/// How to reach an actor.
+#[derive(Clone, Debug)]
+pub(super) struct Handle {
+    pub(super) inbox: mpsc::Sender<Request>,
+}
+
+/// Starts the actor of a sandbox that is live.
+pub(super) fn spawn(
+    around: Surroundings,
+    row: SandboxRow,
+    agent: &'static dyn Agent,
+    provider: Arc<dyn Provider>,
+    ended: impl FnOnce(SandboxId) + Send + 'static,
+) -> Handle {
+    let (sender, inbox) = mpsc::channel(INBOX);
+    let (report, done) = mpsc::unbounded_channel();
+    let tasks = around.tasks.clone();
+    let id = row.id;
+    let actor = Actor {
+        around,
+        row,
+        agent,
+        provider,
+        turn: Turn::None,
+        ending: None,
+        has_read_out: false,
+        inbox,
+        done,
+        report,
+        expiry: None,
+        is_checking: false,
+    };
+    tasks.spawn(async move {
+        if let Err(error) = actor.run().await {
+            tracing::error!(sandbox = %id, %error, "the sandbox's owner stopped; the next start goes on from the database");
+        }
+        ended(id);
+    });
+    Handle { inbox: sender }
+}
+
+impl Actor {
+    async fn run(mut self) -> Result<(), store::Error> {
+        self.take_up().await?;
+        let shutdown = self.around.shutdown.clone();
+        while self.row.lifecycle.status.is_live() {
+            let flush_at = self.turn.flush_at();
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return self.detach().await,
+                Some(request) = self.inbox.recv() => self.answer(request).await?,
+                Some(done) = self.done.recv() => self.take(done).await?,
+                () = at(self.expiry) => self.expire().await?,
+                () = at(self.ending.as_ref().and_then(Ending::due)) => self.ending_is_due(),
+                () = at(flush_at) => self.flush().await?,
+                event = self.turn.next() => self.spool(event).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on where the row says things stand: a new sandbox, or one of an earlier life of the app.
+    async fn take_up(&mut self) -> Result<(), store::Error> {
+        self.rearm();
+        match (self.row.lifecycle.status, self.row.lifecycle.activity) {
+            (Status::Creating, Activity::None) => self.provision(),
+            (Status::Creating, Activity::Stopping) => self.owe(Effect::Release).await?,
+            (_, Activity::Stopping) => {
+                self.join_turn().await?;
+                self.owe(Effect::SaveThenDestroy).await?;
+            }
+            _ => self.rejoin().await?,
+        }
+        Ok(())
+    }
+
+    /// A sandbox of an earlier life: asks the provider, and believes it.
+    async fn rejoin(&mut self) -> Result<(), store::Error> {
+        let Some(id) = self.provider_id() else { return self.happen(Event::FoundGone, None).await };
+        match self.provider.inspect(&id).await {
+            Ok(Presence::Gone { timed_out: true }) => {
+                self.join_turn().await?;
+                let event = if self.row.lifecycle.status == Status::Paused { Event::StopRequested } else { Event::TimedOut };
+                self.happen(event, None).await
+            }
+            Ok(Presence::Gone { timed_out: false }) => {
+                self.join_turn().await?;
+                self.revive();
+                Ok(())
+            }
+            Ok(Presence::Alive) => {
+                self.join_turn().await?;
+                self.happen(Event::FoundAlive, None).await?;
+                self.begin_next_turn().await
+            }
+            Ok(Presence::Paused) => {
+                self.join_turn().await?;
+                self.happen(Event::FoundPaused, None).await
+            }
+            Err(error) => {
+                tracing::warn!(sandbox = %self.row.id, %error, "the provider did not say whether the sandbox is there");
+                Ok(())
+            }
+        }
+    }
+
+    /// The machine was rebooted, or somebody ended the keeper while the app was closed: the sandbox's files are there,
+    /// so it gets a new keeper and keeps its status.
+    fn revive(&mut self) {
+        let (around, provider, row) = (self.around.clone(), self.provider.clone(), self.row.clone());
+        let agent = self.agent;
+        self.run_effect(async move {
+            let made = provisioning::revive(around, agent, provider.as_ref(), row.clone()).await;
+            match (made, row.lifecycle.status) {
+                (Ok(id), Status::Paused) => Done::Found(match provider.pause(&id).await {
+                    Ok(()) => Ok(Presence::Paused),
+                    Err(error) => Err(error),
+                }),
+                (Ok(_), _) => Done::Found(Ok(Presence::Alive)),
+                (Err(_), _) => Done::Found(Ok(Presence::Gone { timed_out: false })),
+            }
+        });
+    }
+
+    /// Lets go of everything without ending anything.
+    async fn detach(&mut self) -> Result<(), store::Error> {
+        self.flush().await
+    }
+
+    /// What a person asked for.
+    async fn answer(&mut self, request: Request) -> Result<(), store::Error> {
+        let (event, reply) = match request {
+            Request::LookAtQueue => return self.begin_next_turn().await,
+            Request::Check => {
+                self.check();
+                return Ok(());
+            }
+            Request::Interrupt(reply) => {
+                let answer = self.interrupt().await;
+                _ = reply.send(answer.map_err(Error::from));
+                return Ok(());
+            }
+            Request::Extend(by, reply) => {
+                let answer = self.extend(by).await;
+                _ = reply.send(answer.map_err(Error::from));
+                return Ok(());
+            }
+            Request::Pause(reply) => (Event::PauseRequested, reply),
+            Request::Resume(reply) => (Event::ResumeRequested, reply),
+            Request::Stop(reply) => (Event::StopRequested, reply),
+        };
+        let answer = match self.row.lifecycle.step(event) {
+            Err(illegal) => Err(Error::from(illegal)),
+            Ok(_) => self.happen(event, None).await.map_err(Error::from),
+        };
+        // The asker may be gone; what it asked for goes on.
+        _ = reply.send(answer);
+        Ok(())
+    }
+
+    /// What a task reports.
+    async fn take(&mut self, done: Done) -> Result<(), store::Error> {
+        match done {
+            Done::Provisioned(Ok(found)) => {
+                let (id, known) = (self.row.id, found.clone());
+                self.row.provider_id = Some(found.provider_id);
+                self.around.store.write(move |tx| sandboxes::set_provisioned(tx, id, &known)).await?;
+                self.happen(Event::Provisioned, None).await
+            }
+            Done::Provisioned(Err(error)) => self.happen(Event::ProvisioningFailed, Some(error)).await,
+            Done::Found(found) => self.found(found).await,
+            Done::Checked(asked, found) => {
+                self.is_checking = false;
+                // Work has begun or ended since: the answer is about the past.
+                if asked == self.row.lifecycle { self.found(found).await } else { Ok(()) }
+            }
+            Done::TurnStarted(start) => self.turn_started(start).await,
+            Done::Signalled(Ok(())) => Ok(()),
+            Done::Signalled(Err(error)) => {
+                tracing::warn!(sandbox = %self.row.id, %error, "the turn could not be told to end");
+                if self.ending.is_some() {
+                    self.destroy();
+                }
+                Ok(())
+            }
+            Done::Destroyed(result) => self.destroyed(result).await,
+            Done::Extended(result) => {
+                if let Err(error) = result {
+                    tracing::warn!(sandbox = %self.row.id, %error, "the provider did not take the new running time");
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// What the provider says of a sandbox whose row says otherwise, or the same.
+    async fn found(&mut self, found: Result<Presence, provider::Error>) -> Result<(), store::Error> {
+        match found {
+            Ok(Presence::Alive) => {
+                self.happen(Event::FoundAlive, None).await?;
+                self.begin_next_turn().await
+            }
+            Ok(Presence::Paused) => self.happen(Event::FoundPaused, None).await,
+            Ok(Presence::Gone { timed_out: true }) if self.row.lifecycle.status == Status::Running => {
+                self.happen(Event::TimedOut, None).await
+            }
+            Ok(Presence::Gone { .. }) => {
+                if self.turn.is_open() {
+                    // What it printed is in the spool; its end asks again.
+                    let id = self.row.id;
+                    return self.around.store.write(move |tx| sandboxes::set_unsaved(tx, id)).await;
+                }
+                self.happen(Event::FoundGone, None).await
+            }
+            Err(error) => {
+                tracing::warn!(sandbox = %self.row.id, %error, "the provider did not answer");
+                // A failed pause or resume asks what is true; a failed check asks again with the next tick.
+                if matches!(self.row.lifecycle.activity, Activity::Pausing | Activity::Resuming) {
+                    self.check();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Stores what an event means and begins its effect. An event without meaning here is logged and changes nothing.
+    pub(super) async fn happen(&mut self, event: Event, error: Option<SandboxError>) -> Result<(), store::Error> {
+        let from = self.row.lifecycle;
+        let (to, effect) = match from.step(event) {
+            Ok(next) => next,
+            Err(illegal) => {
+                tracing::warn!(sandbox = %self.row.id, %illegal, "ignored");
+                return Ok(());
+            }
+        };
+        if to != from {
+            self.advance(from, to, error).await?;
+            self.note_pause(from.status).await?;
+        }
+        self.owe(effect).await
+    }
+
+    async fn advance(&mut self, from: Lifecycle, to: Lifecycle, error: Option<SandboxError>) -> Result<(), store::Error> {
+        let (id, now) = (self.row.id, self.around.clock.now());
+        let row = self
+            .around
+            .store
+            .write(move |tx| {
+                if !sandboxes::advance(tx, id, from, to, error.as_ref(), now)? {
+                    tracing::error!(sandbox = %id, ?from, ?to, "another writer changed the sandbox");
+                }
+                sandboxes::get(tx, id)
+            })
+            .await?;
+        self.row = row;
+        self.rearm();
+        Ok(())
+    }
+
+    /// Timers inside a sandbox run on while it is paused, so an open turn's transcript says when that was.
+    async fn note_pause(&mut self, before: Status) -> Result<(), store::Error> {
+        let text = match (before, self.row.lifecycle.status) {
+            (Status::Running, Status::Paused) => "Paused.",
+            (Status::Paused, Status::Running) => "Resumed.",
+            _ => return Ok(()),
+        };
+        self.flush().await?;
+        let (now, sandbox) = (self.around.clock.now(), self.row.id);
+        let Some(ingest) = self.turn.ingest() else { return Ok(()) };
+        let (turn, seq) = (ingest.turn.clone(), ingest.take_seq());
+        let item = Item::Notice { level: NoticeLevel::Info, text: text.to_owned(), retry_at: None };
+        self.around.store.write(move |tx| add_item(tx, sandbox, &turn, seq, item, now)).await
+    }
+
+    /// Begins an effect.
+    async fn owe(&mut self, effect: Effect) -> Result<(), store::Error> {
+        match effect {
+            Effect::None => {}
+            Effect::BeginFirstTurn => self.begin_next_turn().await?,
+            Effect::Suspend => {
+                self.flush().await?;
+                self.suspend(true);
+            }
+            Effect::Wake => self.suspend(false),
+            Effect::SaveThenDestroy => self.begin_ending().await?,
+            Effect::DestroyNow | Effect::Release => self.destroy(),
+            Effect::DestroyLater => self.destroy_later().await?,
+        }
+        Ok(())
+    }
+
+    fn provision(&mut self) {
+        let work = provisioning::provision(self.around.clone(), self.agent, self.provider.clone(), self.row.clone());
+        self.run_effect(async { Done::Provisioned(work.await) });
+    }
+
+    fn suspend(&mut self, pause: bool) {
+        let Some(id) = self.provider_id() else { return };
+        let provider = self.provider.clone();
+        let remaining = self.row.remaining;
+        self.run_effect(async move {
+            let asked = if pause { provider.pause(&id).await } else { provider.resume(&id).await };
+            if let Err(error) = &asked {
+                tracing::warn!(%error, pause, "a pause or resume failed; asking what is true");
+            } else if let (false, Some(remaining)) = (pause, remaining)
+                && let Err(error) = provider.extend(&id, remaining).await
+            {
+                tracing::warn!(%error, "the provider did not take the remaining time");
+            }
+            Done::Found(provider.inspect(&id).await)
+        });
+    }
+
+    /// Compares with what truly runs, even if a check is under way: it may have been asked too early.
+    pub(super) fn check_now(&mut self) {
+        self.is_checking = false;
+        self.check();
+    }
+
+    fn check(&mut self) {
+        let Some(id) = self.provider_id() else { return };
+        let is_settled = self.row.lifecycle.activity != Activity::Stopping && self.row.lifecycle.status != Status::Creating;
+        if self.is_checking || !is_settled {
+            return;
+        }
+        self.is_checking = true;
+        let (provider, asked) = (self.provider.clone(), self.row.lifecycle);
+        self.run_effect(async move { Done::Checked(asked, provider.inspect(&id).await) });
+    }
+
+    async fn extend(&mut self, by: Duration) -> Result<(), store::Error> {
+        let id = self.row.id;
+        self.row = self
+            .around
+            .store
+            .write(move |tx| {
+                sandboxes::extend(tx, id, by)?;
+                sandboxes::get(tx, id)
+            })
+            .await?;
+        self.rearm();
+        if let (Some(id), Some(expires_at)) = (self.provider_id(), self.row.expires_at) {
+            let remaining = expires_at.since(self.around.clock.now());
+            let provider = self.provider.clone();
+            self.run_effect(async move { Done::Extended(provider.extend(&id, remaining).await) });
+        }
+        Ok(())
+    }
+
+    /// The running time is over.
+    async fn expire(&mut self) -> Result<(), store::Error> {
+        self.expiry = None;
+        let event = match self.row.on_timeout {
+            OnTimeout::Pause => Event::PauseRequested,
+            OnTimeout::Kill => Event::TimedOut,
+        };
+        self.happen(event, None).await
+    }
+
+    fn rearm(&mut self) {
+        self.expiry = match (self.row.lifecycle.status, self.row.expires_at) {
+            (Status::Running, Some(at)) => Some(Instant::now() + at.since(self.around.clock.now())),
+            _ => None,
+        };
+    }
+
+    async fn spool(&mut self, event: Result<SpoolEvent, provider::Error>) -> Result<(), store::Error> {
+        match event {
+            Ok(SpoolEvent::Bytes { stream, bytes }) => {
+                let now = self.around.clock.now();
+                let is_full = self.turn.ingest().is_some_and(|ingest| {
+                    ingest.read(stream, bytes, now);
+                    ingest.is_full()
+                });
+                if is_full { self.flush().await } else { Ok(self.turn.flush_within(COALESCE)) }
+            }
+            Ok(SpoolEvent::Ended(exit)) => self.finish_turn(exit).await,
+            Err(error) => {
+                tracing::warn!(sandbox = %self.row.id, %error, "the spool could not be read; following again");
+                self.flush().await?;
+                self.follow_again();
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) async fn flush(&mut self) -> Result<(), store::Error> {
+        let now = self.around.clock.now();
+        let store = self.around.store.clone();
+        if let Some(ingest) = self.turn.ingest().filter(|ingest| ingest.is_pending()) {
+            ingest.store(&store, now).await?;
+        }
+        self.turn.flushed();
+        Ok(())
+    }
+
+    pub(super) fn provider_id(&self) -> Option<ProviderId> {
+        self.row.provider_id.clone().map(ProviderId)
+    }
+
+    /// Runs slow work as a task of its own; it is dropped when the engine shuts down, and begun again after it.
+    pub(super) fn run_effect(&self, work: impl Future<Output = Done> + Send + 'static) {
+        let (report, shutdown) = (self.report.clone(), self.around.shutdown.clone());
+        self.around.tasks.spawn(async move {
+            tokio::select! {
+                () = shutdown.cancelled() => {}
+                // The actor may have ended; nobody needs to know then.
+                done = work => drop(report.send(done)),
+            }
+        });
+    }
+}
+
+/// Waits until then; for ever without a time.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// An open turn's reading side, kept together so that borrowing it leaves the rest of the actor free.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) ingest: Ingest,
+    pub(super) follower: FollowerSlot,
+    pub(super) flush_at: Option<Instant>,
+}
+
+/// The follower of the open turn, once it is there.
+pub(super) struct FollowerSlot(pub(super) Option<Box<dyn Follower>>);
+
+impl std::fmt::Debug for FollowerSlot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FollowerSlot({})", self.0.is_some())
+    }
+}

@@ -1,0 +1,47 @@
+//! A sandbox's life: one actor per live sandbox, and the supervisor that holds the one map of them.
+
+mod actor;
+mod ending;
+mod ingest;
+mod launch;
+mod provisioning;
+mod supervisor;
+mod turn;
+
+pub(crate) use actor::Request;
+pub(crate) use launch::{billed_to, prepare};
+pub(crate) use supervisor::Supervisor;
+
+use std::{path::PathBuf, sync::Arc};
+
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    host::Host,
+    model::{Clock, ProviderKind, SandboxId},
+    provider::Provider,
+    store::Store,
+};
+
+/// What every actor works with.
+#[derive(Clone, Debug)]
+pub(crate) struct Surroundings {
+    pub store: Store,
+    pub clock: Arc<dyn Clock>,
+    pub host: Arc<Host>,
+    pub providers: Vec<Arc<dyn Provider>>,
+    pub tasks: TaskTracker,
+    /// Cancelled when the engine shuts down: everything detaches.
+    pub shutdown: CancellationToken,
+}
+
+impl Surroundings {
+    pub(crate) fn provider(&self, kind: ProviderKind) -> Option<Arc<dyn Provider>> {
+        self.providers.iter().find(|provider| provider.kind() == kind).cloned()
+    }
+
+    /// A sandbox's own folder.
+    pub(crate) fn directory(&self, sandbox: SandboxId) -> PathBuf {
+        self.host.home().join("sandboxes").join(sandbox.to_string())
+    }
+}

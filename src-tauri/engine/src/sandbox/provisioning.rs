@@ -1,0 +1,199 @@
+//! Making a sandbox, step by step. Every step is idempotent: after a crash the engine begins again at the first one.
+
+use std::{future::Future, path::PathBuf, time::Duration};
+
+use super::{Surroundings, launch, launch::Preparation, prepare};
+use crate::{
+    agent::{Agent, Exit},
+    model::NetworkMode,
+    provider::{self, Limits, Provider, Provision, ProviderId},
+    settings::host_and_port,
+    store::{SandboxError, SandboxRow, sandboxes},
+    work::{Mirror, Source, Workspace},
+};
+
+/// How long each step may take before it counts as failed.
+const REPOSITORY: Duration = Duration::from_secs(15 * 60);
+const SANDBOX: Duration = Duration::from_secs(60);
+const SETUP: Duration = Duration::from_secs(10 * 60);
+/// How much of a failed command's output an error shows, in bytes.
+const LAST_WORDS: usize = 2000;
+
+/// Makes the sandbox this row asks for and returns what became known of it.
+pub(super) async fn provision(
+    around: Surroundings,
+    agent: &'static dyn Agent,
+    provider: std::sync::Arc<dyn Provider>,
+    row: SandboxRow,
+) -> Result<sandboxes::Provisioned, SandboxError> {
+    let steps = if row.setup_script.is_some() { 4 } else { 3 };
+    let step = |number: u32, what: &'static str| {
+        let (store, id) = (around.store.clone(), row.id);
+        async move {
+            let text = format!("{what}, step {number} of {steps}");
+            let written = store.write(move |tx| sandboxes::set_step(tx, id, Some(&text))).await;
+            written.map_err(|error| launch::internal(&error))
+        }
+    };
+
+    step(1, "finding the agent").await?;
+    let preparation = prepare(&around, agent).await?;
+
+    step(2, "cloning repository").await?;
+    let directory = around.directory(row.id);
+    let base_commit = within(REPOSITORY, "cloning the repository", clone(&around, &row, directory)).await?;
+
+    step(3, "starting the sandbox").await?;
+    let spec = spec(&around, agent, &preparation, &row, row.timeout);
+    let made = async { provider.provision(&spec).await.map_err(|error| provider_error(&error)) };
+    let id = within(SANDBOX, "starting the sandbox", made).await?;
+
+    if let Some(script) = &row.setup_script {
+        step(4, "running the set-up script").await?;
+        set_up(provider.as_ref(), &id, script).await?;
+    }
+    Ok(sandboxes::Provisioned {
+        limits_enforced: provider.limits(&id).await == Limits::Enforced,
+        provider_id: id.0,
+        agent_version: preparation.version,
+        billed_to: preparation.billed_to,
+        base_commit,
+    })
+}
+
+/// Gives a sandbox whose processes are gone, but whose files are there, a new place to run in.
+pub(super) async fn revive(
+    around: Surroundings,
+    agent: &'static dyn Agent,
+    provider: &dyn Provider,
+    row: SandboxRow,
+) -> Result<ProviderId, SandboxError> {
+    let preparation = prepare(&around, agent).await?;
+    let left = match (row.expires_at, row.remaining) {
+        (Some(at), _) => at.since(around.clock.now()),
+        (None, Some(remaining)) => remaining,
+        (None, None) => row.timeout,
+    };
+    let spec = spec(&around, agent, &preparation, &row, left);
+    let made = async { provider.provision(&spec).await.map_err(|error| provider_error(&error)) };
+    within(SANDBOX, "starting the sandbox", made).await
+}
+
+fn spec(
+    around: &Surroundings,
+    agent: &dyn Agent,
+    preparation: &Preparation,
+    row: &SandboxRow,
+    lifetime: Duration,
+) -> Provision {
+    let directory = around.directory(row.id);
+    let mut read_only = preparation.read_only.clone();
+    read_only.push(around.host.mirror(row.project).objects());
+    let mut allowed_hosts = row.allowed_hosts.clone();
+    allowed_hosts.extend(model_hosts(agent, preparation.base_url.as_deref(), row.network));
+    Provision {
+        sandbox: row.id,
+        workspace: directory.join("workspace"),
+        directory,
+        read_only,
+        network: row.network,
+        allowed_hosts,
+        variables: row.variables.clone(),
+        memory_mb: row.memory_mb,
+        cpus: row.cpus,
+        lifetime,
+        on_timeout: row.on_timeout,
+    }
+}
+
+/// Where the agent's model is: always reachable, but in mode `none` only where a person put it on this machine.
+fn model_hosts(agent: &dyn Agent, base_url: Option<&str>, network: NetworkMode) -> Vec<String> {
+    match (base_url.and_then(host_and_port), network) {
+        (_, NetworkMode::None) => Vec::new(),
+        (Some((host, port)), NetworkMode::Open | NetworkMode::Listed) => vec![format!("{host}:{port}")],
+        (None, NetworkMode::Open | NetworkMode::Listed) => agent.hosts().iter().map(|host| (*host).to_owned()).collect(),
+    }
+}
+
+async fn clone(around: &Surroundings, row: &SandboxRow, directory: PathBuf) -> Result<String, SandboxError> {
+    let mirror: Mirror = around.host.mirror(row.project);
+    let row = row.clone();
+    let cloned = tokio::task::spawn_blocking(move || {
+        let source = Source::parse(&row.repository)?;
+        mirror.update(&source)?;
+        let commit = mirror.pin(&row.base_branch, row.id)?;
+        crate::host::make_sandbox_directory(&directory)
+            .map_err(|source| crate::work::Error::Io { path: directory.clone(), source })?;
+        Workspace {
+            path: &directory.join("workspace"),
+            mirror: &mirror,
+            base: (&row.base_branch, commit),
+            branch: &row.branch,
+            origin: &row.repository,
+        }
+        .create()?;
+        Ok::<_, crate::work::Error>(commit.to_string())
+    });
+    match cloned.await {
+        Ok(Ok(commit)) => Ok(commit),
+        Ok(Err(error)) => Err(SandboxError {
+            kind: "repository".to_owned(),
+            message: format!("the repository could not be cloned: {error}"),
+            remedy: "Check that it is where the project says, then run again.".to_owned(),
+        }),
+        Err(error) => Err(SandboxError {
+            kind: "internal".to_owned(),
+            message: format!("cloning failed: {error}"),
+            remedy: "Run again; the log in the data folder says more.".to_owned(),
+        }),
+    }
+}
+
+async fn set_up(provider: &dyn Provider, id: &ProviderId, script: &str) -> Result<(), SandboxError> {
+    let output = provider.run(id, &launch::script(script), SETUP).await.map_err(|error| provider_error(&error))?;
+    if output.exit == Exit::Code(0) {
+        return Ok(());
+    }
+    let mut words = output.stderr;
+    if words.is_empty() {
+        words = output.stdout;
+    }
+    let tail = String::from_utf8_lossy(&words[words.len().saturating_sub(LAST_WORDS)..]).into_owned();
+    let how = match output.exit {
+        Exit::Code(code) => format!("ended with exit code {code}"),
+        Exit::Signal(signal) => format!("died of signal {signal}"),
+        Exit::Unknown => "vanished".to_owned(),
+    };
+    Err(SandboxError {
+        kind: "setup_failed".to_owned(),
+        message: format!("the set-up script {how}: {}", tail.trim()),
+        remedy: "Mend the script, then run again.".to_owned(),
+    })
+}
+
+async fn within<T>(
+    limit: Duration,
+    what: &str,
+    work: impl Future<Output = Result<T, SandboxError>>,
+) -> Result<T, SandboxError> {
+    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
+        Err(SandboxError {
+            kind: "deadline".to_owned(),
+            message: format!("{what} took longer than {} minutes", limit.as_secs().div_ceil(60)),
+            remedy: "Run again; if it stays, the Doctor page says what is slow or missing.".to_owned(),
+        })
+    })
+}
+
+/// A provider's error in the words of a sandbox's.
+pub(super) fn provider_error(error: &provider::Error) -> SandboxError {
+    let (kind, remedy) = match error {
+        provider::Error::NoJail { remedy, .. } => ("no_jail", remedy.clone()),
+        provider::Error::Unsupported => ("unsupported", "Use Docker or E2B on this system.".to_owned()),
+        provider::Error::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
+            ("disk_full", "Make room on the disk, then run again.".to_owned())
+        }
+        _ => ("provider", "Run again; if it stays, the Doctor page says what is missing.".to_owned()),
+    };
+    SandboxError { kind: kind.to_owned(), message: error.to_string(), remedy }
+}

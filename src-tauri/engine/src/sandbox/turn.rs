@@ -1,0 +1,395 @@
+//! The actor's turns: the next message is given to the agent, its output is followed, its end is recorded.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{
+    actor::{Actor, Done, FollowerSlot, Reading},
+    ingest::{Ingest, add_item},
+    launch::prepare,
+};
+use crate::{
+    agent::{Exit, Failure, Outcome, Session},
+    model::{Activity, ErrorKind, Event, Item, MessageStatus, Status, TurnId},
+    provider::{self, Follower, Offsets, ProviderId, SpoolEvent, TurnSignal},
+    secrets::TextRedactor,
+    store::{self, SandboxError, TurnEnd, TurnRow, log, messages, sandboxes, turns},
+};
+
+/// After so many crashes of the agent in a row the sandbox itself has failed.
+const CRASHES: u32 = 3;
+/// How much of what the agent said is kept with its message, in bytes.
+const REPLY: usize = 1 << 20;
+/// How long to wait before a spool that could not be read is followed again.
+const FOLLOW_AGAIN: Duration = Duration::from_secs(1);
+
+/// The open turn, if there is one.
+#[derive(Debug)]
+pub(super) enum Turn {
+    None,
+    /// Recorded, and being started or joined.
+    Starting(TurnRow),
+    /// Its output is read.
+    Open(Box<Reading>),
+}
+
+/// How a start went.
+#[derive(Debug)]
+pub(super) struct TurnStart {
+    turn: TurnId,
+    result: Result<Started, Failure>,
+}
+
+struct Started {
+    follower: Box<dyn Follower>,
+    redactor: TextRedactor,
+}
+
+impl std::fmt::Debug for Started {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Started")
+    }
+}
+
+impl Turn {
+    pub(super) fn is_open(&self) -> bool {
+        !matches!(self, Self::None)
+    }
+
+    pub(super) fn ingest(&mut self) -> Option<&mut Ingest> {
+        match self {
+            Self::Open(reading) => Some(&mut reading.ingest),
+            Self::None | Self::Starting(_) => None,
+        }
+    }
+
+    /// The next of the open turn's output; cancel-safe, and for ever where nothing is followed.
+    pub(super) async fn next(&mut self) -> Result<SpoolEvent, provider::Error> {
+        match self {
+            Self::Open(reading) => match &mut reading.follower.0 {
+                Some(follower) => follower.next().await,
+                None => std::future::pending().await,
+            },
+            Self::None | Self::Starting(_) => std::future::pending().await,
+        }
+    }
+
+    pub(super) fn flush_at(&self) -> Option<Instant> {
+        match self {
+            Self::Open(reading) => reading.flush_at,
+            Self::None | Self::Starting(_) => None,
+        }
+    }
+
+    /// What was read is stored after this long at the latest.
+    pub(super) fn flush_within(&mut self, delay: Duration) {
+        if let Self::Open(reading) = self {
+            reading.flush_at.get_or_insert_with(|| Instant::now() + delay);
+        }
+    }
+
+    pub(super) fn flushed(&mut self) {
+        if let Self::Open(reading) = self {
+            reading.flush_at = None;
+        }
+    }
+
+    fn row(&self) -> Option<&TurnRow> {
+        match self {
+            Self::None => None,
+            Self::Starting(row) => Some(row),
+            Self::Open(reading) => Some(&reading.ingest.turn),
+        }
+    }
+}
+
+impl Actor {
+    /// Gives the agent the next message, where it is idle and one waits: recorded first, then started.
+    pub(super) async fn begin_next_turn(&mut self) -> Result<(), store::Error> {
+        let is_idle = self.row.lifecycle.status == Status::Running
+            && self.row.lifecycle.activity == Activity::None
+            && !self.turn.is_open();
+        if !is_idle {
+            return Ok(());
+        }
+        let (id, now, session) = (self.row.id, self.around.clock.now(), self.row.agent_session.clone());
+        let begun = self
+            .around
+            .store
+            .write(move |tx| {
+                let Some(message) = messages::queue(tx, id)?.into_iter().next() else { return Ok(None) };
+                messages::deliver(tx, &message)?;
+                let reply = messages::insert_reply(tx, id, now)?;
+                let turn = turns::insert(tx, id, message.id, reply, session.as_deref(), now)?;
+                let seq = store::items::next_seq(tx, id)?;
+                let item = Item::Message { message: message.id, text: message.content.clone() };
+                add_item(tx, id, &turn, seq, item, now)?;
+                sandboxes::set_headline(tx, id, "starts the turn")?;
+                Ok::<_, store::Error>(Some((turn, message.content)))
+            })
+            .await?;
+        if let Some((turn, prompt)) = begun {
+            self.start(turn, prompt, false);
+        }
+        Ok(())
+    }
+
+    /// Takes up the turn an earlier life of the app left open.
+    pub(super) async fn join_turn(&mut self) -> Result<(), store::Error> {
+        let id = self.row.id;
+        let open = self
+            .around
+            .store
+            .read(move |connection| {
+                let Some(turn) = turns::open(connection, id)? else { return Ok(None) };
+                let message = messages::get(connection, turn.message)?;
+                Ok::<_, store::Error>(Some((turn, message.content)))
+            })
+            .await?;
+        if let Some((turn, prompt)) = open {
+            self.start(turn, prompt, true);
+        }
+        Ok(())
+    }
+
+    /// Starts a turn's process, or finds the one that was started, and follows its spool.
+    fn start(&mut self, turn: TurnRow, prompt: String, is_joining: bool) {
+        let (around, agent, provider) = (self.around.clone(), self.agent, self.provider.clone());
+        let (row, id) = (self.row.clone(), self.provider_id());
+        let may_start = row.lifecycle.activity == Activity::None && row.lifecycle.status == Status::Running;
+        self.turn = Turn::Starting(turn.clone());
+        self.run_effect(async move {
+            let started = async {
+                let id: ProviderId = id.ok_or_else(|| failure(ErrorKind::Crashed, "the sandbox was never made"))?;
+                let failed = |error: provider::Error| failure(ErrorKind::Crashed, &error.to_string());
+                let is_started = is_joining && provider.is_started(&id, turn.id).await.map_err(failed)?;
+                let redactor = if is_started {
+                    // The keeper has the secrets of this turn; here they are needed for assembled text only.
+                    let secrets = prepare(&around, agent).await.map(|prepared| prepared.secrets()).unwrap_or_default();
+                    TextRedactor::new(&secrets)
+                } else if may_start && !turn.is_interrupted {
+                    let prepared = prepare(&around, agent).await.map_err(|error| cannot_launch(&error))?;
+                    let session = match (&turn.session_before, turn.number) {
+                        (Some(session), _) => Session::Resume(session.clone()),
+                        (None, 1) => Session::Fresh(turn.id.to_string()),
+                        (None, _) => Session::Continue,
+                    };
+                    let spec = prepared.turn(agent, &row, turn.id, &prompt, session);
+                    provider.start_turn(&id, &spec).await.map_err(failed)?;
+                    TextRedactor::new(&prepared.secrets())
+                } else {
+                    return Err(failure(ErrorKind::Interrupted, "the sandbox was stopped before the agent started"));
+                };
+                let follower = provider.follow(&id, turn.id, turn.offsets).await.map_err(failed)?;
+                Ok(Started { follower, redactor })
+            };
+            Done::TurnStarted(TurnStart { turn: turn.id, result: started.await })
+        });
+    }
+
+    pub(super) async fn turn_started(&mut self, start: TurnStart) -> Result<(), store::Error> {
+        let Turn::Starting(turn) = &self.turn else { return self.follow_with(start) };
+        if turn.id != start.turn {
+            return Ok(());
+        }
+        let turn = turn.clone();
+        match start.result {
+            Ok(started) => {
+                let (now, parser) = (self.around.clock.now(), self.agent.parser());
+                let ingest = Ingest::open(&self.around.store, turn, parser, started.redactor, now).await?;
+                let is_interrupted = ingest.turn.is_interrupted;
+                let follower = FollowerSlot(Some(started.follower));
+                self.turn = Turn::Open(Box::new(Reading { ingest, follower, flush_at: None }));
+                if is_interrupted {
+                    self.signal(TurnSignal::Interrupt);
+                }
+                Ok(())
+            }
+            Err(failure) => {
+                let outcome = Outcome { error: Some(failure), session_id: None, usage: None };
+                self.end_turn(turn, Exit::Unknown, outcome).await
+            }
+        }
+    }
+
+    /// A new follower for a turn whose old one failed.
+    fn follow_with(&mut self, start: TurnStart) -> Result<(), store::Error> {
+        if let (Turn::Open(reading), Ok(started)) = (&mut self.turn, start.result)
+            && reading.ingest.turn.id == start.turn
+        {
+            reading.follower.0 = Some(started.follower);
+        }
+        Ok(())
+    }
+
+    /// Follows the spool again from what was read.
+    pub(super) fn follow_again(&mut self) {
+        let (provider, id) = (self.provider.clone(), self.provider_id());
+        let Turn::Open(reading) = &mut self.turn else { return };
+        reading.follower.0 = None;
+        let (turn, offsets): (TurnId, Offsets) = (reading.ingest.turn.id, reading.ingest.offsets());
+        let Some(id) = id else { return };
+        self.run_effect(async move {
+            loop {
+                tokio::time::sleep(FOLLOW_AGAIN).await;
+                match provider.follow(&id, turn, offsets).await {
+                    Ok(follower) => {
+                        let started = Started { follower, redactor: TextRedactor::new(&[]) };
+                        return Done::TurnStarted(TurnStart { turn, result: Ok(started) });
+                    }
+                    Err(error) => tracing::warn!(%error, "the spool still cannot be read"),
+                }
+            }
+        });
+    }
+
+    /// Ends the open turn; without one this changes nothing.
+    pub(super) async fn interrupt(&mut self) -> Result<(), store::Error> {
+        let Some(turn) = self.turn.row().map(|row| row.id) else { return Ok(()) };
+        self.around.store.write(move |tx| turns::set_interrupted(tx, turn)).await?;
+        match &mut self.turn {
+            Turn::Open(reading) => reading.ingest.turn.is_interrupted = true,
+            // It is told once it has started.
+            Turn::Starting(row) => row.is_interrupted = true,
+            Turn::None => {}
+        }
+        if matches!(self.turn, Turn::Open(_)) {
+            self.signal(TurnSignal::Interrupt);
+        }
+        Ok(())
+    }
+
+    pub(super) fn signal(&self, signal: TurnSignal) {
+        if let (Some(id), Some(turn)) = (self.provider_id(), self.turn.row().map(|row| row.id)) {
+            let provider = self.provider.clone();
+            self.run_effect(async move { Done::Signalled(provider.signal(&id, turn, signal).await) });
+        }
+    }
+
+    /// The process has ended and everything it printed was read.
+    pub(super) async fn finish_turn(&mut self, exit: Exit) -> Result<(), store::Error> {
+        let now = self.around.clock.now();
+        let Turn::Open(reading) = std::mem::replace(&mut self.turn, Turn::None) else { return Ok(()) };
+        let mut ingest = reading.ingest;
+        let outcome = ingest.finish(exit, now);
+        ingest.store(&self.around.store, now).await?;
+        let turn = ingest.turn;
+        self.end_turn(turn, exit, outcome).await
+    }
+
+    /// The sandbox is gone, and the open turn with it.
+    pub(super) async fn lose_turn(&mut self) -> Result<(), store::Error> {
+        if let Turn::Starting(turn) = &self.turn {
+            let turn = turn.clone();
+            let lost = failure(ErrorKind::Interrupted, "the sandbox is gone");
+            let outcome = Outcome { error: Some(lost), session_id: None, usage: None };
+            return self.end_turn(turn, Exit::Unknown, outcome).await;
+        }
+        self.finish_turn(Exit::Unknown).await
+    }
+
+    /// Records a turn's end, and goes on: the next message, or an ending that waited for it.
+    async fn end_turn(&mut self, turn: TurnRow, exit: Exit, outcome: Outcome) -> Result<(), store::Error> {
+        self.turn = Turn::None;
+        let now = self.around.clock.now();
+        let has_crashed = outcome.error.as_ref().is_some_and(|failure| failure.kind == ErrorKind::Crashed);
+        let crashes = if has_crashed { self.row.crashes + 1 } else { 0 };
+        let message = outcome.error.as_ref().map(|failure| failure.message.clone());
+        let headline = headline(outcome.error.as_ref());
+        let sandbox = self.row.id;
+        self.row = self
+            .around
+            .store
+            .write(move |tx| {
+                let error = outcome.error.as_ref();
+                let end = TurnEnd {
+                    exit,
+                    error: error.map(|failure| (failure.kind, failure.message.clone())),
+                    agent_session: outcome.session_id.clone(),
+                    is_usage_complete: outcome.usage.is_some() && error.is_none(),
+                    usage: outcome.usage,
+                    at: now,
+                };
+                if turns::finish(tx, turn.id, &end)? {
+                    let status = if error.is_some() { MessageStatus::Error } else { MessageStatus::Completed };
+                    let text = store::items::reply_text(tx, turn.id, REPLY)?;
+                    messages::finish_reply(tx, turn.reply, &text, status)?;
+                    let item = Item::Ended {
+                        error: error.map(|failure| failure.kind),
+                        exit_code: match exit {
+                            Exit::Code(code) => Some(code),
+                            Exit::Signal(_) | Exit::Unknown => None,
+                        },
+                        duration_ms: u64::try_from(now.since(turn.started_at).as_millis()).ok(),
+                        usage: outcome.usage,
+                    };
+                    let mut seq = store::items::next_seq(tx, sandbox)?;
+                    if let Some(failure) = error {
+                        let item = Item::Error {
+                            error: failure.kind,
+                            message: failure.message.clone(),
+                            retry_at: failure.retry_at,
+                        };
+                        add_item(tx, sandbox, &turn, seq, item, now)?;
+                        seq += 1;
+                    }
+                    add_item(tx, sandbox, &turn, seq, item, now)?;
+                    sandboxes::set_after_turn(tx, sandbox, outcome.session_id.as_deref(), crashes)?;
+                    sandboxes::set_headline(tx, sandbox, &headline)?;
+                }
+                log::compress(tx, turn.id)?;
+                sandboxes::get(tx, sandbox)
+            })
+            .await?;
+        if self.ending.is_some() {
+            self.turn_ended_while_ending();
+            return Ok(());
+        }
+        if exit == Exit::Unknown {
+            // Nobody saw how it ended: perhaps the whole sandbox is gone.
+            self.check_now();
+        }
+        if crashes >= CRASHES {
+            let error = SandboxError {
+                kind: ErrorKind::Crashed.code().to_owned(),
+                message: format!("the agent crashed {crashes} times in a row: {}", message.unwrap_or_default()),
+                remedy: "Read the last output, then run again.".to_owned(),
+            };
+            let (id, stored) = (self.row.id, error.clone());
+            self.around.store.write(move |tx| sandboxes::set_error(tx, id, &stored)).await?;
+            return self.happen(Event::Failed, Some(error)).await;
+        }
+        self.begin_next_turn().await
+    }
+}
+
+fn failure(kind: ErrorKind, message: &str) -> Failure {
+    Failure { kind, message: message.to_owned(), retry_at: None }
+}
+
+fn cannot_launch(error: &SandboxError) -> Failure {
+    let kind = ErrorKind::from_code(&error.kind).unwrap_or(ErrorKind::Other);
+    failure(kind, &format!("{}. {}", error.message, error.remedy))
+}
+
+fn headline(failure: Option<&Failure>) -> String {
+    match failure.map(|failure| failure.kind) {
+        None => "waits for your message",
+        Some(ErrorKind::MissingCli) => "the agent's program was not found",
+        Some(ErrorKind::MissingKey) => "the agent has no key",
+        Some(ErrorKind::RejectedKey) => "the key was rejected",
+        Some(ErrorKind::Permission) => "the key may not do this",
+        Some(ErrorKind::Billing) => "the account cannot pay",
+        Some(ErrorKind::RateLimited) => "the rate limit was reached",
+        Some(ErrorKind::Overloaded) => "the model is overloaded",
+        Some(ErrorKind::ContextTooLong) => "the conversation is too long",
+        Some(ErrorKind::LimitReached) => "a limit of the agent was reached",
+        Some(ErrorKind::Network) => "the model could not be reached",
+        Some(ErrorKind::SessionNotFound) => "the agent's session was not found",
+        Some(ErrorKind::Interrupted) => "interrupted",
+        Some(ErrorKind::Crashed) => "the agent crashed",
+        Some(ErrorKind::Other) => "the agent failed",
+    }
+    .to_owned()
+}

@@ -1,0 +1,127 @@
+//! The project's mirror: a bare repository with upstream's branches and tags.
+
+use std::path::PathBuf;
+
+use git2::{AutotagOption, FetchOptions, FetchPrune, Oid, RemoteCallbacks, Repository};
+
+use super::{Error, Source};
+use crate::model::SandboxId;
+
+/// The branches upstream has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Branches {
+    pub default: String,
+    /// All of them, by name.
+    pub all: Vec<String>,
+}
+
+/// A mirror on disk. Blocking: call it where waiting is allowed.
+#[derive(Clone, Debug)]
+pub struct Mirror {
+    path: PathBuf,
+}
+
+impl Mirror {
+    /// The mirror at this path, whether or not it is there yet.
+    pub fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// The folder a workspace borrows objects from.
+    pub fn objects(&self) -> PathBuf {
+        self.path.join("objects")
+    }
+
+    /// Makes the mirror where it is missing and brings it up to date with upstream.
+    ///
+    /// # Errors
+    /// `Empty` where upstream has no commit, `Remote` where it refuses or cannot be reached.
+    pub fn update(&self, source: &Source) -> Result<Branches, Error> {
+        let repository = match Repository::open_bare(&self.path) {
+            Ok(repository) => repository,
+            Err(_) => Repository::init_bare(&self.path)?,
+        };
+        let address = source.address();
+        let named = |error: git2::Error| remote_error(&address, &error);
+        let mut remote = repository.remote_anonymous(&address).map_err(named)?;
+        let mut options = FetchOptions::new();
+        options.remote_callbacks(credentials()).download_tags(AutotagOption::All).prune(FetchPrune::On);
+        remote.fetch(&["+refs/heads/*:refs/heads/*"], Some(&mut options), None).map_err(named)?;
+        let default = default_branch(&mut remote, source);
+        drop(remote);
+        self.branches(default.as_deref()).map_err(|error| match error {
+            Error::Empty(_) => Error::Empty(address),
+            other => other,
+        })
+    }
+
+    /// The branches as of the last update; `preferred` is the default where it exists.
+    ///
+    /// # Errors
+    /// `Empty` where there is none.
+    pub fn branches(&self, preferred: Option<&str>) -> Result<Branches, Error> {
+        let repository = Repository::open_bare(&self.path)?;
+        let mut all = Vec::new();
+        for branch in repository.branches(Some(git2::BranchType::Local))? {
+            // A name that is not UTF-8 can't be chosen by a person; it is mirrored all the same.
+            if let Ok(Some(name)) = branch?.0.name() {
+                all.push(name.to_owned());
+            }
+        }
+        all.sort();
+        let wanted = preferred.into_iter().chain(["main", "master"]);
+        let default = wanted
+            .into_iter()
+            .find(|name| all.iter().any(|branch| branch == name))
+            .map(str::to_owned)
+            .or_else(|| all.first().cloned())
+            .ok_or_else(|| Error::Empty(self.path.display().to_string()))?;
+        Ok(Branches { default, all })
+    }
+
+    /// The commit a branch points at, pinned for a sandbox so that nothing it borrows is ever pruned.
+    ///
+    /// # Errors
+    /// `NoSuchBranch`.
+    pub fn pin(&self, branch: &str, sandbox: SandboxId) -> Result<Oid, Error> {
+        let repository = Repository::open_bare(&self.path)?;
+        let commit = repository
+            .find_branch(branch, git2::BranchType::Local)
+            .and_then(|found| found.get().peel_to_commit())
+            .map_err(|_| Error::NoSuchBranch { branch: branch.to_owned() })?;
+        repository.reference(&format!("refs/courier/pins/{sandbox}"), commit.id(), true, "pinned for a sandbox")?;
+        Ok(commit.id())
+    }
+}
+
+/// SSH through the person's agent; nothing else is known yet, so a server that asks for a password is refused.
+fn credentials() -> RemoteCallbacks<'static> {
+    let mut callbacks = RemoteCallbacks::new();
+    let mut asked = 0;
+    callbacks.credentials(move |_url, user, allowed| {
+        asked += 1;
+        match user {
+            Some(user) if allowed.is_ssh_key() && asked == 1 => git2::Cred::ssh_key_from_agent(user),
+            _ => Err(git2::Error::from_str("it asks for credentials, and none are known")),
+        }
+    });
+    callbacks
+}
+
+/// The branch upstream's HEAD names: asked of the other side, or read from the person's own working copy.
+fn default_branch(remote: &mut git2::Remote<'_>, source: &Source) -> Option<String> {
+    if let Source::Folder(path) = source {
+        let repository = Repository::open(path).ok()?;
+        return repository.head().ok()?.shorthand().ok().map(str::to_owned);
+    }
+    let name = remote.default_branch().ok()?;
+    std::str::from_utf8(&name).ok()?.strip_prefix("refs/heads/").map(str::to_owned)
+}
+
+fn remote_error(address: &str, error: &git2::Error) -> Error {
+    if error.class() == git2::ErrorClass::Os && error.message().contains("No space left") {
+        return Error::DiskFull;
+    }
+    Error::Remote { address: address.to_owned(), message: error.message().to_owned() }
+}
+

@@ -1,0 +1,121 @@
+//! The clone a sandbox works in.
+
+use std::path::Path;
+
+use git2::{Oid, Repository, build::CheckoutBuilder};
+
+use super::{Error, Mirror};
+use crate::model::SandboxId;
+
+/// How long the readable part of a branch name may be, in characters.
+const SLUG: usize = 40;
+
+/// A clone to make. Blocking: call it where waiting is allowed.
+#[derive(Debug)]
+pub struct Workspace<'a> {
+    pub path: &'a Path,
+    pub mirror: &'a Mirror,
+    /// The branch the work starts from, and its commit.
+    pub base: (&'a str, Oid),
+    /// The branch the work is done on.
+    pub branch: &'a str,
+    /// Where the repository comes from, for the agent to read; fetching from it is the app's job.
+    pub origin: &'a str,
+}
+
+impl Workspace<'_> {
+    /// Makes the clone: objects borrowed from the mirror, the branch checked out, an identity for commits.
+    ///
+    /// It is made beside its place and renamed into it, so that a workspace that exists is whole; a second call finds it.
+    ///
+    /// # Errors
+    /// `Git` or `Io`; what was begun is removed.
+    pub fn create(&self) -> Result<(), Error> {
+        if self.path.exists() {
+            return Ok(());
+        }
+        let unfinished = self.path.with_extension("unfinished");
+        let io = |path: &Path| {
+            let path = path.to_owned();
+            move |source| Error::Io { path, source }
+        };
+        if unfinished.exists() {
+            std::fs::remove_dir_all(&unfinished).map_err(io(&unfinished))?;
+        }
+        if let Err(error) = self.fill(&unfinished) {
+            // The reason matters more than the leftovers, which the next attempt removes.
+            _ = std::fs::remove_dir_all(&unfinished);
+            return Err(error);
+        }
+        std::fs::rename(&unfinished, self.path).map_err(io(self.path))
+    }
+
+    fn fill(&self, path: &Path) -> Result<(), Error> {
+        let repository = Repository::init(path)?;
+        let alternates = repository.path().join("objects/info/alternates");
+        let line = format!("{}\n", self.mirror.objects().display());
+        std::fs::create_dir_all(alternates.parent().expect("a file in a folder"))
+            .and_then(|()| std::fs::write(&alternates, line))
+            .map_err(|source| Error::Io { path: alternates.clone(), source })?;
+        // Alternates are read when the object database is opened.
+        let repository = Repository::open(path)?;
+        let (base, commit) = self.base;
+        repository.reference(&format!("refs/remotes/origin/{base}"), commit, true, "clone")?;
+        repository.reference(&format!("refs/heads/{}", self.branch), commit, true, "clone")?;
+        repository.set_head(&format!("refs/heads/{}", self.branch))?;
+        let mut config = repository.config()?;
+        config.set_str("remote.origin.url", self.origin)?;
+        config.set_str("remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*")?;
+        config.set_str("user.name", "CodeCourier")?;
+        config.set_str("user.email", "agent@codecourier.invalid")?;
+        repository.checkout_head(Some(CheckoutBuilder::new().force()))?;
+        Ok(())
+    }
+}
+
+/// A branch for a sandbox: `courier/<slug of the title>-<short id>`.
+pub fn branch_name(title: &str, sandbox: SandboxId) -> String {
+    let mut slug = String::new();
+    for character in title.chars() {
+        if character.is_ascii_alphanumeric() {
+            slug.push(character.to_ascii_lowercase());
+        } else if !slug.ends_with('-') && !slug.is_empty() {
+            slug.push('-');
+        }
+        if slug.len() >= SLUG {
+            break;
+        }
+    }
+    let slug = slug.trim_end_matches('-');
+    let slug = if slug.is_empty() { "work" } else { slug };
+    format!("courier/{slug}-{}", sandbox.short())
+}
+
+/// Whether git takes this for a branch.
+///
+/// # Errors
+/// `BadBranchName`.
+pub fn check_branch(name: &str) -> Result<(), Error> {
+    if git2::Branch::name_is_valid(name).unwrap_or(false) {
+        Ok(())
+    } else {
+        Err(Error::BadBranchName(name.to_owned()))
+    }
+}
+
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_becomes_a_branch_name_git_takes() {
+        let id = SandboxId::fresh();
+        let cases = ["Retry idempotent requests", "  ¿Qué? ", "日本語", "a/../b", "-x", &"long ".repeat(100), "x.lock"];
+        for title in cases {
+            let name = branch_name(title, id);
+            assert!(check_branch(&name).is_ok(), "{name} from {title:?}");
+        }
+        assert!(branch_name("Retry: 429s", id).starts_with("courier/retry-429s-"));
+    }
+}

@@ -1,0 +1,233 @@
+//! A sandbox's life through the engine: turns, queue, pause, stop, timeouts, and the app ending in between.
+
+use std::time::Duration;
+
+use courier_engine::{
+    agent::Exit,
+    engine::{Code, NewSandbox, SendHow},
+    model::{Activity, AgentKind, Ending, ErrorKind, Item, Lifecycle, OnTimeout, Reason, Status},
+    store::SandboxRow,
+};
+
+use crate::world::World;
+
+fn is(status: Status) -> impl Fn(&SandboxRow) -> bool {
+    move |row| row.lifecycle.status == status && row.lifecycle.activity == Activity::None
+}
+
+fn killed(reason: Reason) -> Lifecycle {
+    Lifecycle { status: Status::Killed, activity: Activity::None, ending: Some(Ending::Killed(reason)) }
+}
+
+fn output(items: &[Item]) -> String {
+    items
+        .iter()
+        .filter_map(|item| match item {
+            Item::Output { text, .. } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_turn_is_given_followed_and_recorded() {
+    let world = World::new().await;
+    let (id, turn) = world.running("echo hello").await;
+    world.provider.print(turn, b"hel");
+    world.provider.print(turn, b"lo\n");
+    world.provider.end(turn, Exit::Code(0));
+    let row = world.until(id, |row| row.lifecycle.status == Status::Running && !row.is_working).await;
+    assert_eq!(row.headline, "waits for your message");
+
+    let items = world.items(id).await;
+    assert!(matches!(&items[0], Item::Message { text, .. } if text == "echo hello"), "the message begins its turn");
+    assert_eq!(output(&items), "hello\n");
+    assert!(matches!(items.last(), Some(Item::Ended { error: None, exit_code: Some(0), .. })), "{items:?}");
+    assert_eq!(world.log(id).await, b"hello\n", "the raw log is what was printed");
+    assert_eq!(world.engine.project_list().await.unwrap()[0].active_sandboxes, 1);
+}
+
+#[tokio::test]
+async fn messages_wait_their_turn_and_are_each_given_once() {
+    let world = World::new().await;
+    let (id, first) = world.running("one").await;
+    for text in ["two", "three"] {
+        world.engine.sandbox_send(id, text, SendHow::Queue).await.unwrap();
+    }
+    assert_eq!(world.engine.sandbox_get(id).await.unwrap().queued, 2);
+    world.provider.end(first, Exit::Code(0));
+    let second = world.turn_with("two").await;
+    world.provider.end(second, Exit::Code(0));
+    let third = world.turn_with("three").await;
+    world.provider.end(third, Exit::Code(0));
+    world.until(id, |row| !row.is_working && row.queued == 0).await;
+    let given: Vec<_> = world.provider.started().into_iter().map(|(_, prompt)| prompt).collect();
+    assert_eq!(given, ["one", "two", "three"]);
+}
+
+#[tokio::test]
+async fn a_message_sent_by_interrupting_goes_before_those_that_wait() {
+    let world = World::new().await;
+    let (id, _first) = world.running("one").await;
+    world.engine.sandbox_send(id, "later", SendHow::Queue).await.unwrap();
+    world.engine.sandbox_send(id, "now", SendHow::Interrupt).await.unwrap();
+    let now = world.turn_with("now").await;
+    world.provider.end(now, Exit::Code(0));
+    world.turn_with("later").await;
+    let items = world.items(id).await;
+    let interrupted = items.iter().any(|item| matches!(item, Item::Ended { error: Some(ErrorKind::Interrupted), .. }));
+    assert!(interrupted, "the turn that was ended says so: {items:?}");
+}
+
+#[tokio::test]
+async fn a_queued_message_can_be_changed_until_it_is_given() {
+    let world = World::new().await;
+    let (id, first) = world.running("one").await;
+    let waiting = world.engine.sandbox_send(id, "tow", SendHow::Queue).await.unwrap();
+    let unwanted = world.engine.sandbox_send(id, "never", SendHow::Queue).await.unwrap();
+    world.engine.message_edit(waiting.id, "two").await.unwrap();
+    world.engine.message_cancel(unwanted.id).await.unwrap();
+    world.provider.end(first, Exit::Code(0));
+    let second = world.turn_with("two").await;
+    let late = world.engine.message_edit(waiting.id, "2").await.unwrap_err();
+    assert_eq!(late.code(), Code::IllegalState);
+    world.provider.end(second, Exit::Code(0));
+    world.until(id, |row| !row.is_working && row.queued == 0).await;
+}
+
+#[tokio::test]
+async fn pausing_stops_the_clock_and_resuming_starts_it() {
+    let world = World::new().await;
+    let (id, turn) = world.running("count").await;
+    world.engine.sandbox_pause(id).await.unwrap();
+    let paused = world.until(id, is(Status::Paused)).await;
+    assert!(paused.remaining.is_some() && paused.expires_at.is_none(), "a paused sandbox does not age");
+    assert_eq!(world.engine.project_list().await.unwrap()[0].active_sandboxes, 0, "it is not counted");
+    world.engine.sandbox_resume(id).await.unwrap();
+    let running = world.until(id, is(Status::Running)).await;
+    assert!(running.expires_at.is_some());
+    world.provider.end(turn, Exit::Code(0));
+    world.until(id, |row| !row.is_working).await;
+    let notices: Vec<_> = world.items(id).await.into_iter().filter(|item| matches!(item, Item::Notice { .. })).collect();
+    assert_eq!(notices.len(), 2, "the transcript says when it was paused: {notices:?}");
+}
+
+#[tokio::test]
+async fn a_pause_that_fails_leaves_it_running() {
+    let world = World::new().await;
+    let (id, _turn) = world.running("count").await;
+    world.provider.refuse_pause(true);
+    world.engine.sandbox_pause(id).await.unwrap();
+    world.until(id, is(Status::Running)).await;
+    let transitions = world.engine.sandbox_details(id).await.unwrap().transitions;
+    assert_eq!(transitions.len(), 2, "it was created and ran, and never anything else: {transitions:?}");
+}
+
+#[tokio::test]
+async fn stopping_keeps_what_was_printed() {
+    let world = World::new().await;
+    let (id, turn) = world.running("work").await;
+    world.provider.print(turn, b"half of it");
+    world.engine.sandbox_stop(id).await.unwrap();
+    let row = world.until(id, is(Status::Killed)).await;
+    assert_eq!(row.lifecycle, killed(Reason::Stopped));
+    assert_eq!(output(&world.items(id).await), "half of it");
+    assert_eq!(world.provider.alive(), 0, "nothing is left");
+    assert_eq!(world.engine.project_list().await.unwrap()[0].active_sandboxes, 0);
+    world.engine.sandbox_stop(id).await.expect("stopping what has ended is fine");
+    let refused = world.engine.sandbox_send(id, "more", SendHow::Queue).await.unwrap_err();
+    assert_eq!(refused.code(), Code::IllegalState);
+}
+
+#[tokio::test]
+async fn a_sandbox_that_cannot_be_made_says_why() {
+    let world = World::new().await;
+    world.provider.refuse_provision(Some("no room"));
+    let project = world.project().await;
+    let created = world.engine.sandbox_create(NewSandbox::of(project, AgentKind::Shell, "true")).await.unwrap();
+    let row = world.until(created.id, is(Status::Error)).await;
+    let error = row.error.unwrap();
+    assert!(error.message.contains("no room") && !error.remedy.is_empty(), "{error:?}");
+}
+
+#[tokio::test]
+async fn the_time_ends_a_sandbox_or_pauses_it() {
+    let world = World::new().await;
+    let project = world.project().await;
+    let short = Duration::from_millis(200);
+    let new = NewSandbox { timeout: short, ..NewSandbox::of(project, AgentKind::Shell, "sleep") };
+    let ends = world.engine.sandbox_create(new.clone()).await.unwrap();
+    let pauses = world.engine.sandbox_create(NewSandbox { on_timeout: OnTimeout::Pause, ..new }).await.unwrap();
+    let row = world.until(ends.id, is(Status::Killed)).await;
+    assert_eq!(row.lifecycle, killed(Reason::TimedOut));
+    world.until(pauses.id, is(Status::Paused)).await;
+}
+
+#[tokio::test]
+async fn three_crashes_in_a_row_are_an_error() {
+    let world = World::new().await;
+    let (id, first) = world.running("a").await;
+    world.provider.end(first, Exit::Signal(11));
+    for prompt in ["b", "c"] {
+        world.engine.sandbox_send(id, prompt, SendHow::Queue).await.unwrap();
+        let turn = world.turn_with(prompt).await;
+        world.provider.end(turn, Exit::Signal(11));
+    }
+    let row = world.until(id, is(Status::Error)).await;
+    assert_eq!(row.error.unwrap().kind, "crashed");
+}
+
+#[tokio::test]
+async fn a_sandbox_that_went_away_is_noticed() {
+    let world = World::new().await;
+    let (id, _turn) = world.running("work").await;
+    world.provider.lose_all();
+    let row = world.until(id, is(Status::Killed)).await;
+    assert_eq!(row.lifecycle, killed(Reason::Lost));
+}
+
+#[tokio::test]
+async fn a_restart_joins_the_turn_without_a_gap_or_a_double() {
+    let mut world = World::new().await;
+    let (id, turn) = world.running("work").await;
+    let mut expected = Vec::new();
+    for round in 0..5 {
+        for line in 0..40 {
+            let text = format!("round {round} line {line} ✓\n");
+            world.provider.print(turn, text.as_bytes());
+            expected.extend(text.into_bytes());
+        }
+        world.restart().await;
+    }
+    world.provider.end(turn, Exit::Code(0));
+    world.until(id, |row| !row.is_working).await;
+    assert_eq!(world.log(id).await, expected);
+    assert_eq!(output(&world.items(id).await).into_bytes(), expected, "and the transcript is the same text");
+    assert_eq!(world.provider.started().len(), 1, "the turn was started once");
+}
+
+#[tokio::test]
+async fn a_restart_goes_on_with_an_ending() {
+    let mut world = World::new().await;
+    let (id, _turn) = world.running("work").await;
+    world.engine.sandbox_stop(id).await.unwrap();
+    world.restart().await;
+    world.until(id, is(Status::Killed)).await;
+}
+
+#[tokio::test]
+async fn two_engines_never_share_a_folder() {
+    let world = World::new().await;
+    let host = courier_engine::host::Host::new(
+        world.home.path().to_owned(),
+        std::sync::Arc::new(courier_engine::secrets::SessionOnly::default()),
+        courier_engine::agent::discovery::Environment::default(),
+    );
+    let config = courier_engine::engine::Config {
+        host,
+        clock: std::sync::Arc::new(courier_engine::model::SystemClock),
+        providers: Vec::new(),
+    };
+    let refused = courier_engine::engine::Engine::open(config).await.unwrap_err();
+    assert_eq!(refused.code(), Code::AlreadyOpen);
+}

@@ -1,0 +1,52 @@
+//! The database: what it refuses, and what it never loses.
+
+use courier_engine::store::{Error, Store};
+use tempfile::TempDir;
+
+#[tokio::test]
+async fn a_newer_database_is_left_alone() {
+    let home = TempDir::new().unwrap();
+    let path = home.path().join("courier.db");
+    drop(Store::open(&path).unwrap());
+    rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    let refused = Store::open(&path).unwrap_err();
+    assert!(matches!(refused, Error::Newer { found: 99, .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_named() {
+    let home = TempDir::new().unwrap();
+    let path = home.path().join("courier.db");
+    std::fs::write(&path, "this is a letter, not a database, and it is long enough to be looked at ".repeat(100)).unwrap();
+    let refused = Store::open(&path).unwrap_err();
+    assert!(matches!(&refused, Error::Damaged { path: named, .. } if *named == path), "{refused}");
+    assert!(std::fs::read_to_string(&path).unwrap().starts_with("this is a letter"), "it is left as it was");
+}
+
+#[tokio::test]
+async fn a_closure_that_fails_takes_nothing_else_with_it() {
+    let home = TempDir::new().unwrap();
+    let store = Store::open(&home.path().join("courier.db")).unwrap();
+    let set = |name: &'static str, fails: bool| {
+        let store = store.clone();
+        async move {
+            store
+                .write(move |tx| {
+                    tx.execute("INSERT INTO settings (name, value) VALUES (?1, '1')", [name])?;
+                    if fails { Err(Error::NotFound("reason to go on")) } else { Ok(()) }
+                })
+                .await
+        }
+    };
+    let (a, b, c) = tokio::join!(set("a", false), set("b", true), set("c", false));
+    assert!(a.is_ok() && b.is_err() && c.is_ok());
+    let names: Vec<String> = store
+        .read(|connection| {
+            let mut statement = connection.prepare("SELECT name FROM settings ORDER BY name")?;
+            let rows = statement.query_map([], |row| row.get(0))?;
+            Ok::<_, Error>(rows.collect::<Result<_, _>>()?)
+        })
+        .await
+        .unwrap();
+    assert_eq!(names, ["a", "c"]);
+}

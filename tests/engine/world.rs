@@ -1,0 +1,120 @@
+//! An engine over sandboxes in memory, with its own data folder.
+
+use std::{sync::Arc, time::Duration};
+
+use courier_engine::{
+    agent::discovery::Environment,
+    engine::{Config, Engine, NewSandbox},
+    host::Host,
+    model::{AgentKind, Item, ProjectId, SandboxId, SystemClock, TurnId},
+    secrets::SessionOnly,
+    store::SandboxRow,
+};
+use courier_test_support::provider::FakeProvider;
+use tempfile::TempDir;
+
+/// How long a test waits for what must happen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An engine, its folder, and the sandboxes that outlive it.
+pub struct World {
+    pub engine: Engine,
+    pub provider: FakeProvider,
+    pub home: TempDir,
+}
+
+impl World {
+    pub async fn new() -> Self {
+        let home = TempDir::new().unwrap();
+        let provider = FakeProvider::default();
+        Self { engine: open(&home, &provider).await, provider, home }
+    }
+
+    /// The app ends, and is started again over the same data and the same sandboxes.
+    pub async fn restart(&mut self) {
+        self.engine.shutdown().await;
+        let home = &self.home;
+        // The lock is let go of with the last handle.
+        let provider = self.provider.clone();
+        let old = std::mem::replace(&mut self.engine, Self::placeholder().await);
+        drop(old);
+        self.engine = open(home, &provider).await;
+    }
+
+    async fn placeholder() -> Engine {
+        let home = TempDir::new().unwrap();
+        open(&home, &FakeProvider::default()).await
+    }
+
+    pub async fn project(&self) -> ProjectId {
+        self.engine.project_sample().await.unwrap().id
+    }
+
+    /// A Shell sandbox whose first turn has started.
+    pub async fn running(&self, prompt: &str) -> (SandboxId, TurnId) {
+        let project = self.project().await;
+        let created = self.engine.sandbox_create(NewSandbox::of(project, AgentKind::Shell, prompt)).await.unwrap();
+        (created.id, self.turn_with(prompt).await)
+    }
+
+    /// The turn that was given this prompt, once it has started.
+    pub async fn turn_with(&self, prompt: &str) -> TurnId {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            if let Some((turn, _)) = self.provider.started().into_iter().rev().find(|(_, given)| given == prompt) {
+                return turn;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "no turn was started with {prompt:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Waits until a sandbox is as `wanted`.
+    pub async fn until(&self, id: SandboxId, wanted: impl Fn(&SandboxRow) -> bool) -> SandboxRow {
+        until(&self.engine, id, wanted).await
+    }
+
+    /// Every row of a conversation.
+    pub async fn items(&self, id: SandboxId) -> Vec<Item> {
+        self.engine.transcript_open(id).await.unwrap().rows.into_iter().map(|row| row.item).collect()
+    }
+
+    /// The whole raw log.
+    pub async fn log(&self, id: SandboxId) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut cursor = 0;
+        loop {
+            let page = self.engine.log_read(id, Some(cursor)).await.unwrap();
+            if page.bytes.is_empty() {
+                return bytes;
+            }
+            bytes.extend(page.bytes);
+            cursor = page.next;
+        }
+    }
+}
+
+pub async fn open(home: &TempDir, provider: &FakeProvider) -> Engine {
+    let host = Host::new(home.path().to_owned(), Arc::new(SessionOnly::default()), Environment::default());
+    let config =
+        Config { host, clock: Arc::new(SystemClock), providers: vec![Arc::new(provider.clone())] };
+    Engine::open(config).await.unwrap()
+}
+
+pub async fn until(engine: &Engine, id: SandboxId, wanted: impl Fn(&SandboxRow) -> bool) -> SandboxRow {
+    let mut changes = engine.feed().changes();
+    let waiting = async {
+        loop {
+            let row = engine.sandbox_get(id).await.unwrap();
+            if wanted(&row) {
+                return row;
+            }
+            // Lagging behind only means looking again.
+            _ = changes.recv().await;
+        }
+    };
+    match tokio::time::timeout(PATIENCE, waiting).await {
+        Ok(row) => row,
+        Err(_) => panic!("still {:?}", engine.sandbox_get(id).await.unwrap()),
+    }
+}
