@@ -5,3 +5,4 @@ pub mod agent;
 pub mod model;
 pub mod provider;
 pub mod secrets;
+pub mod transcript;
