@@ -37,10 +37,13 @@ pub fn fold(items: &mut Vec<Item>, deltas: impl IntoIterator<Item = Delta>) {
                     items.push(item);
                 }
             }
-            Delta::Append { at, text: more } => match items.get_mut(at as usize) {
-                Some(Item::Text { text } | Item::Thinking { text } | Item::Output { text, .. }) => text.push_str(&more),
-                _ => {}
-            },
+            Delta::Append { at, text: more } => {
+                if let Some(Item::Text { text } | Item::Thinking { text } | Item::Output { text, .. }) =
+                    items.get_mut(at as usize)
+                {
+                    text.push_str(&more);
+                }
+            }
         }
     }
 }
