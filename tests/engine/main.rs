@@ -1,6 +1,14 @@
-//! The engine as its users see it: through `Engine` alone, over sandboxes in memory or real ones.
+//! The engine as its users see it. (`cfg(test)` tells the lints that these are tests.)
 
+#[cfg(test)]
+mod agent;
+#[cfg(test)]
 mod bad_input;
+#[cfg(test)]
 mod life;
+#[cfg(test)]
 mod store;
+#[cfg(test)]
+mod transcript;
+#[cfg(test)]
 mod world;

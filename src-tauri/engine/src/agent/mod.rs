@@ -3,6 +3,11 @@
 //! The registry is a table of `&'static dyn Agent`. Everything that differs between agents is behind the trait; what
 //! happens with the bytes (spool, offsets, storing, showing) is the same for all of them.
 
+mod claude;
+pub mod discovery;
+mod failure;
+mod shell;
+
 use std::{fmt, path::PathBuf};
 
 use crate::{
@@ -138,4 +143,14 @@ pub trait Agent: Send + Sync + fmt::Debug {
     fn hosts(&self) -> &'static [&'static str];
     fn launch(&self, launch: &Launch<'_>) -> Process;
     fn parser(&self) -> Box<dyn Parser>;
+}
+
+/// Every agent there is, in the order in which they are offered.
+pub fn agents() -> &'static [&'static dyn Agent] {
+    &[&claude::Claude, &shell::Shell]
+}
+
+/// The agent of this kind; `None` for one that cannot be started yet.
+pub fn agent(kind: AgentKind) -> Option<&'static dyn Agent> {
+    agents().iter().copied().find(|agent| agent.kind() == kind)
 }

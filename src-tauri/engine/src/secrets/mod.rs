@@ -1,10 +1,19 @@
 //! Keys: where they live and how they are kept out of everything else.
+//!
+//! A secret comes in once, is checked ([`CredentialKind::check`]), and lives in the operating system's keychain
+//! ([`Keychain`]) or, where there is none, in memory until the application ends ([`SessionOnly`]). Never in a file.
 
+mod keychain;
 mod redact;
+mod session;
+mod shape;
 
 use std::fmt;
 
+pub use keychain::Keychain;
 pub(crate) use redact::TextRedactor;
+pub use session::SessionOnly;
+pub use shape::Malformed;
 
 use crate::model::word;
 
@@ -39,4 +48,33 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
     }
+}
+
+/// Why a secret could not be read or kept.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no keychain to ask. `remedy` says how to get one.
+    #[error("no keychain answers ({reason}). {remedy}")]
+    NoKeychain { reason: String, remedy: &'static str },
+    /// The keychain is there, but locked, or the person did not let us in.
+    #[error("the keychain is locked ({reason}). Unlock it and try again")]
+    Locked { reason: String },
+    /// No such secret was stored.
+    #[error("no {0} is stored")]
+    NotFound(CredentialKind),
+    /// The keychain failed in another way.
+    #[error("the keychain failed: {0}")]
+    Failed(String),
+}
+
+/// Where secrets are kept. The methods block (a keychain may ask the person): call them from `spawn_blocking`.
+pub trait Secrets: Send + Sync + fmt::Debug {
+    /// The stored secret, or [`Error::NotFound`].
+    fn get(&self, kind: CredentialKind) -> Result<Secret, Error>;
+
+    /// Stores a secret in the place of the one before.
+    fn set(&self, kind: CredentialKind, secret: &Secret) -> Result<(), Error>;
+
+    /// Removes a secret. One that is not there is removed already.
+    fn remove(&self, kind: CredentialKind) -> Result<(), Error>;
 }
