@@ -221,7 +221,7 @@ async fn two_engines_never_share_a_folder() {
     let host = courier_engine::host::Host::new(
         world.home.path().to_owned(),
         std::sync::Arc::new(courier_engine::secrets::SessionOnly::default()),
-        courier_engine::agent::discovery::Environment::default(),
+        courier_engine::host::Person::default(),
     );
     let config = courier_engine::engine::Config {
         host,

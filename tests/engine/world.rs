@@ -3,9 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use courier_engine::{
-    agent::discovery::Environment,
     engine::{Config, Engine, NewSandbox},
-    host::Host,
+    host::{Host, Person},
     model::{AgentKind, Item, ProjectId, SandboxId, SystemClock, TurnId},
     secrets::SessionOnly,
     store::SandboxRow,
@@ -95,7 +94,7 @@ impl World {
 }
 
 pub async fn open(home: &TempDir, provider: &FakeProvider) -> Engine {
-    let host = Host::new(home.path().to_owned(), Arc::new(SessionOnly::default()), Environment::default());
+    let host = Host::new(home.path().to_owned(), Arc::new(SessionOnly::default()), Person::default());
     let config =
         Config { host, clock: Arc::new(SystemClock), providers: vec![Arc::new(provider.clone())] };
     Engine::open(config).await.unwrap()

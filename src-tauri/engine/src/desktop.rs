@@ -1,15 +1,61 @@
 //! The usual surroundings: what the window and the command line open the engine with. The only module that reads the
 //! environment.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use crate::{agent::discovery::Environment, engine::Config, host::Host, model::SystemClock, secrets::SessionOnly};
+use crate::{
+    engine::Config,
+    host::{Host, Person},
+    model::SystemClock,
+    provider::local::Local,
+    secrets::Keychain,
+};
 
 /// The engine's surroundings on this machine, with its data in `home`.
 pub fn config(home: PathBuf) -> Config {
+    let path = env::var("PATH").ok();
+    let person = Person {
+        home: env::home_dir().unwrap_or_default(),
+        shell: env::var_os("SHELL").map(PathBuf::from).filter(|shell| shell.is_absolute()),
+        path: path.clone(),
+    };
+    let bubblewrap = path.as_deref().and_then(|path| find_in(path, "bwrap"));
+    let local = Local::new(keeper(), bubblewrap, home.clone());
     Config {
-        host: Host::new(home, Arc::new(SessionOnly), Environment),
+        host: Host::new(home, Arc::new(Keychain), person),
         clock: Arc::new(SystemClock),
-        providers: Vec::new(),
+        providers: vec![Arc::new(local)],
     }
+}
+
+/// The data folder of the desktop app, where nothing else is said.
+pub fn default_home() -> Option<PathBuf> {
+    const NAME: &str = "dev.codecourier.app";
+    let home = env::home_dir()?;
+    let data = if cfg!(target_os = "macos") {
+        home.join("Library/Application Support")
+    } else if cfg!(windows) {
+        PathBuf::from(env::var_os("APPDATA")?)
+    } else {
+        env::var_os("XDG_DATA_HOME")
+            .map(PathBuf::from)
+            .filter(|folder| folder.is_absolute())
+            .unwrap_or_else(|| home.join(".local/share"))
+    };
+    Some(data.join(NAME))
+}
+
+/// The keeper comes beside whatever program this is.
+fn keeper() -> PathBuf {
+    let name = if cfg!(windows) { "courier-keeper.exe" } else { "courier-keeper" };
+    let beside = |folder: &Path| folder.join(name);
+    env::current_exe().ok().and_then(|program| program.parent().map(beside)).unwrap_or_else(|| PathBuf::from(name))
+}
+
+fn find_in(path: &str, program: &str) -> Option<PathBuf> {
+    env::split_paths(path).map(|folder| folder.join(program)).find(|candidate| candidate.is_file())
 }

@@ -1,69 +1,72 @@
 //! What this machine offers the engine: its folders, its keychain, and the programs that are installed.
 
 use std::{
+    collections::HashMap,
+    io,
     path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
 };
+
+use tokio::sync::OnceCell;
 
 use crate::{
     agent::{
-        Agent,
-        discovery::Environment,
+        Agent, Cli,
+        discovery::{self, Discovery, VERSION_DEADLINE},
     },
-    model::ProjectId,
-    secrets::{self, CredentialKind, Secret, Secrets},
+    model::{AgentKind, ProjectId},
+    process,
+    secrets::{self, CredentialKind, Secret, Secrets, SessionOnly},
     settings::Settings,
     store::SandboxError,
     work::Mirror,
 };
 
-/// How long a program may take to say its version.
-const VERSION: Duration = Duration::from_secs(10);
+/// How long the person's login shell may take to say its PATH.
+const LOGIN_SHELL: Duration = Duration::from_secs(5);
+/// Stands around the PATH in what the login shell prints, since profiles print things too.
+const BOUNDARY: &str = "__courier_path__";
 /// Only a folder with this file in it is ever removed.
-pub(crate) const MARKER: &str = ".courier-sandbox";
+const MARKER: &str = ".courier-sandbox";
+
+/// Whose machine it is: where programs are looked for.
+#[derive(Clone, Debug, Default)]
+pub struct Person {
+    /// The person's home folder.
+    pub home: PathBuf,
+    /// The login shell, if it is known.
+    pub shell: Option<PathBuf>,
+    /// The PATH the app was started with: what is used where the shell does not answer.
+    pub path: Option<String>,
+}
 
 /// The machine.
 #[derive(Debug)]
 pub struct Host {
     home: PathBuf,
-    secrets: Arc<dyn Secrets>,
-    environment: Environment,
-}
-
-impl Host {
-    /// `home` is the app's data folder; `environment` is where programs are looked for.
-    pub fn new(home: PathBuf, secrets: Arc<dyn Secrets>, environment: Environment) -> Self {
-        Self { home, secrets, environment }
-    }
-
-    /// The app's data folder.
-    pub fn home(&self) -> &Path {
-        &self.home
-    }
-
-    pub(crate) fn secrets(&self) -> &Arc<dyn Secrets> {
-        &self.secrets
-    }
-
-    pub(crate) fn mirror(&self, project: ProjectId) -> Mirror {
-        Mirror::at(self.home.join("projects").join(project.to_string()).join("mirror.git"))
-    }
-}
-
-/// Makes a sandbox's folder, with the marker that allows its removal later.
-pub(crate) fn make_sandbox_directory(path: &Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(path)?;
-    std::fs::write(path.join(MARKER), "")
+    keychain: Arc<dyn Secrets>,
+    session: Arc<SessionOnly>,
+    person: Person,
+    login_path: OnceCell<Option<String>>,
+    found: Mutex<HashMap<AgentKind, Known>>,
 }
 
 /// An agent's program, ready to run.
 #[derive(Clone, Debug)]
 pub(crate) struct InstalledCli {
     pub program: PathBuf,
-    /// Folders a jail must show for it to run.
+    /// What a jail must show for it to run.
     pub read_only: Vec<PathBuf>,
     pub version: Option<String>,
+}
+
+/// A program that was found, and how its file looked then.
+#[derive(Clone, Debug)]
+struct Known {
+    manual: Option<String>,
+    modified: Option<SystemTime>,
+    cli: InstalledCli,
 }
 
 /// A key that is stored.
@@ -74,12 +77,204 @@ pub(crate) struct Stored {
 }
 
 impl Host {
-    pub(crate) async fn find_cli(&self, agent: &'static dyn Agent, _settings: &Settings) -> Result<InstalledCli, SandboxError> {
-        let _ = agent;
-        Ok(InstalledCli { program: "/bin/bash".into(), read_only: vec![], version: None })
+    /// `home` is the app's data folder.
+    pub fn new(home: PathBuf, keychain: Arc<dyn Secrets>, person: Person) -> Self {
+        Self {
+            home,
+            keychain,
+            session: Arc::default(),
+            person,
+            login_path: OnceCell::new(),
+            found: Mutex::default(),
+        }
     }
-    pub(crate) async fn credential_for(&self, _agent: &'static dyn Agent) -> Result<Option<(CredentialKind, Secret)>, SandboxError> { Ok(None) }
-    pub(crate) async fn stored(&self, _kind: CredentialKind) -> Result<Option<Stored>, secrets::Error> { Ok(None) }
-    pub(crate) async fn store_credential(&self, _kind: CredentialKind, _secret: Secret, _session: bool) -> Result<(), secrets::Error> { Ok(()) }
-    pub(crate) async fn remove_credential(&self, _kind: CredentialKind) -> Result<(), secrets::Error> { Ok(()) }
+
+    /// The app's data folder.
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    pub(crate) fn mirror(&self, project: ProjectId) -> Mirror {
+        Mirror::at(self.home.join("projects").join(project.to_string()).join("mirror.git"))
+    }
+
+    // ── programs ──
+
+    /// The agent's program. What was found once is taken again while its file is the same.
+    ///
+    /// # Errors
+    /// `missing_cli`, with what is wrong and the fix.
+    pub(crate) async fn find_cli(
+        &self,
+        agent: &'static dyn Agent,
+        settings: &Settings,
+    ) -> Result<InstalledCli, SandboxError> {
+        let Some(cli) = agent.cli() else {
+            return Ok(InstalledCli { program: PathBuf::new(), read_only: Vec::new(), version: None });
+        };
+        let manual = settings.path_of(agent.kind());
+        if let Some(known) = self.known(agent.kind(), manual.as_deref()) {
+            return Ok(known);
+        }
+        let discovery = self.discover(cli, manual.as_deref()).await;
+        match discovery.program {
+            Some(program) => {
+                let (major, minor, patch) = program.version;
+                let found = InstalledCli {
+                    program: program.path,
+                    read_only: program.read_only,
+                    version: Some(format!("{major}.{minor}.{patch}")),
+                };
+                let modified = modified(&found.program);
+                let known = Known { manual, modified, cli: found.clone() };
+                self.found.lock().unwrap_or_else(PoisonError::into_inner).insert(agent.kind(), known);
+                Ok(found)
+            }
+            None => Err(SandboxError {
+                kind: "missing_cli".to_owned(),
+                message: format!("{} was not found", agent.name()),
+                remedy: discovery.fix.unwrap_or_default(),
+            }),
+        }
+    }
+
+    fn known(&self, agent: AgentKind, manual: Option<&str>) -> Option<InstalledCli> {
+        let known = self.found.lock().unwrap_or_else(PoisonError::into_inner).get(&agent).cloned()?;
+        let is_same = known.manual.as_deref() == manual && known.modified == modified(&known.cli.program);
+        (is_same && known.modified.is_some()).then_some(known.cli)
+    }
+
+    /// Looks for a program everywhere, and says where.
+    pub(crate) async fn discover(&self, cli: &'static Cli, manual: Option<&str>) -> Discovery {
+        let login_path = self.login_path().await;
+        let (home, manual) = (self.person.home.clone(), manual.map(PathBuf::from));
+        let runtime = tokio::runtime::Handle::current();
+        let looking = tokio::task::spawn_blocking(move || {
+            discovery::find(cli, manual.as_deref(), &home, login_path.as_deref(), |program, argument| {
+                runtime.block_on(version(program, argument, login_path.as_deref()))
+            })
+        });
+        looking.await.unwrap_or_else(|_| Discovery {
+            program: None,
+            looked: Vec::new(),
+            fix: Some("The search was broken off; run it again.".to_owned()),
+        })
+    }
+
+    /// The PATH of the person's login shell, asked once.
+    pub(crate) async fn login_path(&self) -> Option<String> {
+        let asked = self.login_path.get_or_init(|| async {
+            let from_shell = match &self.person.shell {
+                Some(shell) => ask_login_shell(shell).await,
+                None => None,
+            };
+            from_shell.or_else(|| self.person.path.clone())
+        });
+        asked.await.clone()
+    }
+
+    // ── keys ──
+
+    /// The key an agent would use: the first of those it knows that is stored.
+    ///
+    /// # Errors
+    /// `missing_key` where it needs one and none is stored.
+    pub(crate) async fn credential_for(
+        &self,
+        agent: &'static dyn Agent,
+    ) -> Result<Option<(CredentialKind, Secret)>, SandboxError> {
+        let mut problem = None;
+        for kind in agent.credentials() {
+            match self.stored(*kind).await {
+                Ok(Some(stored)) => return Ok(Some((*kind, stored.secret))),
+                Ok(None) => {}
+                Err(error) => problem = Some(error),
+            }
+        }
+        if agent.credentials().is_empty() {
+            return Ok(None);
+        }
+        Err(SandboxError {
+            kind: "missing_key".to_owned(),
+            message: match problem {
+                Some(error) => format!("the key of {} could not be read: {error}", agent.name()),
+                None => format!("there is no key for {}", agent.name()),
+            },
+            remedy: "Set it in Settings, under Keys.".to_owned(),
+        })
+    }
+
+    /// A stored key; this session's own goes first.
+    pub(crate) async fn stored(&self, kind: CredentialKind) -> Result<Option<Stored>, secrets::Error> {
+        if let Ok(secret) = self.session.get(kind) {
+            return Ok(Some(Stored { secret, is_session_only: true }));
+        }
+        match self.in_keychain(move |keychain| keychain.get(kind)).await {
+            Ok(secret) => Ok(Some(Stored { secret, is_session_only: false })),
+            Err(secrets::Error::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) async fn store_credential(
+        &self,
+        kind: CredentialKind,
+        secret: Secret,
+        session_only: bool,
+    ) -> Result<(), secrets::Error> {
+        if session_only {
+            return self.session.set(kind, &secret);
+        }
+        self.in_keychain(move |keychain| keychain.set(kind, &secret)).await?;
+        // The one of this session would hide it.
+        self.session.remove(kind)
+    }
+
+    pub(crate) async fn remove_credential(&self, kind: CredentialKind) -> Result<(), secrets::Error> {
+        self.session.remove(kind)?;
+        self.in_keychain(move |keychain| keychain.remove(kind)).await
+    }
+
+    /// Keychains block, and may ask the person.
+    async fn in_keychain<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn Secrets) -> Result<T, secrets::Error> + Send + 'static,
+    ) -> Result<T, secrets::Error> {
+        let keychain = self.keychain.clone();
+        let asked = tokio::task::spawn_blocking(move || work(keychain.as_ref()));
+        asked.await.unwrap_or_else(|_| Err(secrets::Error::Failed("it was broken off".to_owned())))
+    }
+}
+
+/// Makes a sandbox's folder, with the marker that allows its removal later.
+pub(crate) fn make_sandbox_directory(path: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(path)?;
+    std::fs::write(path.join(MARKER), "")
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    path.metadata().and_then(|file| file.modified()).ok()
+}
+
+async fn version(program: &Path, argument: &str, path: Option<&str>) -> io::Result<String> {
+    let mut command = process::helper(program);
+    command.arg(argument);
+    if let Some(path) = path {
+        command.env("PATH", path);
+    }
+    match tokio::time::timeout(VERSION_DEADLINE, command.output()).await {
+        Ok(output) => Ok(String::from_utf8_lossy(&output?.stdout).into_owned()),
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+/// A desktop app starts with a bare PATH; the person's is made by their shell's profile.
+async fn ask_login_shell(shell: &Path) -> Option<String> {
+    let script = format!("printf '{BOUNDARY}%s{BOUNDARY}' \"$PATH\"");
+    let mut command = process::helper(shell);
+    command.args(["-lic", &script]);
+    let output = tokio::time::timeout(LOGIN_SHELL, command.output()).await.ok()?.ok()?;
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let path = printed.split(BOUNDARY).nth(1)?;
+    (!path.is_empty()).then(|| path.to_owned())
 }

@@ -71,6 +71,14 @@ impl Settings {
         Ok(self)
     }
 
+    /// Where an agent's program is, if a person has said so.
+    pub(crate) fn path_of(&self, agent: AgentKind) -> Option<String> {
+        match agent {
+            AgentKind::Claude => self.claude_path.clone(),
+            AgentKind::Shell | AgentKind::Codex | AgentKind::Opencode | AgentKind::Pi => None,
+        }
+    }
+
     /// Where an agent's model is, if a person has said so.
     pub(crate) fn base_url_for(&self, agent: AgentKind) -> Option<String> {
         match agent {

@@ -78,7 +78,7 @@ pub struct AppInfo {
 #[tauri::command]
 #[specta::specta]
 pub async fn doctor_run(engine: State<'_, Engine>) -> Result<DoctorReport, IpcError> {
-    Ok(engine.doctor().await.into())
+    Ok(engine.doctor().await?.into())
 }
 
 /// Opens a link outside, once the person has agreed to its whole target.

@@ -111,7 +111,7 @@ pub async fn agent_list(engine: State<'_, Engine>) -> Result<Vec<Agent>, IpcErro
 #[tauri::command]
 #[specta::specta]
 pub async fn credential_list(engine: State<'_, Engine>) -> Result<Vec<Credential>, IpcError> {
-    Ok(engine.credential_list().await?.into_iter().map(Credential::from).collect())
+    Ok(engine.credential_list().await.into_iter().map(Credential::from).collect())
 }
 
 /// Stores a key in the keychain; `session_only` keeps it in memory where there is none.

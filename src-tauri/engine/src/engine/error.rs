@@ -153,11 +153,19 @@ impl From<work::Error> for Error {
 
 impl From<secrets::Error> for Error {
     fn from(error: secrets::Error) -> Self {
-        let code = match &error {
-            secrets::Error::NoKeychain { .. } => Code::NoKeychain,
-            _ => Code::Invalid,
+        let (code, detail) = match &error {
+            secrets::Error::NoKeychain { remedy, .. } => (Code::NoKeychain, *remedy),
+            secrets::Error::Locked { .. } => (Code::NoKeychain, "Unlock the keychain, or keep the key for this session only."),
+            secrets::Error::NotFound(_) => (Code::NotFound, ""),
+            secrets::Error::Failed(_) => (Code::NoKeychain, "Keep the key for this session only, or try again."),
         };
-        Self::new(code, error.to_string(), &error.remedy())
+        Self::new(code, error.to_string(), detail)
+    }
+}
+
+impl From<secrets::Malformed> for Error {
+    fn from(error: secrets::Malformed) -> Self {
+        Self::new(Code::Invalid, error.to_string(), "Copy the whole key again and paste it here.")
     }
 }
 

@@ -37,26 +37,25 @@ pub struct AgentInfo {
 impl Engine {
     /// Every key that can be stored.
     ///
-    /// # Errors
-    /// `NoKeychain`.
-    pub async fn credential_list(&self) -> Result<Vec<CredentialInfo>, Error> {
+    /// Where no keychain answers none is set; the Doctor says why.
+    pub async fn credential_list(&self) -> Vec<CredentialInfo> {
         let mut list = Vec::new();
         for kind in CredentialKind::ALL {
-            list.push(self.credential_info(*kind).await?);
+            list.push(self.credential_info(*kind).await);
         }
-        Ok(list)
+        list
     }
 
-    async fn credential_info(&self, kind: CredentialKind) -> Result<CredentialInfo, Error> {
-        let stored = self.around.host.stored(kind).await?;
+    async fn credential_info(&self, kind: CredentialKind) -> CredentialInfo {
+        let stored = self.around.host.stored(kind).await.unwrap_or(None);
         let used_by = agent::agents().iter().filter(|agent| agent.credentials().contains(&kind));
-        Ok(CredentialInfo {
+        CredentialInfo {
             kind,
-            name: kind.name(),
+            name: name(kind),
             is_session_only: stored.as_ref().is_some_and(|stored| stored.is_session_only),
             last_four: stored.map(|stored| stored.secret.last_four()),
             used_by: used_by.map(|agent| agent.kind()).collect(),
-        })
+        }
     }
 
     /// Stores a key in the keychain, or for this session only.
@@ -69,9 +68,10 @@ impl Engine {
         secret: Secret,
         session_only: bool,
     ) -> Result<CredentialInfo, Error> {
+        let secret = kind.check(secret.expose())?;
         self.around.host.store_credential(kind, secret, session_only).await?;
         self.feed().publish(Change::Credentials);
-        self.credential_info(kind).await
+        Ok(self.credential_info(kind).await)
     }
 
     /// Removes a key; one that is not there is removed already.
@@ -104,5 +104,13 @@ impl Engine {
             });
         }
         Ok(list)
+    }
+}
+
+/// What a person calls a key.
+pub(super) fn name(kind: CredentialKind) -> &'static str {
+    match kind {
+        CredentialKind::AnthropicKey => "Anthropic API key",
+        CredentialKind::ClaudeOauthToken => "Claude subscription token",
     }
 }

@@ -1,0 +1,218 @@
+//! `courier sandbox`.
+
+use std::{io::Read, process::ExitCode, time::Duration};
+
+use clap::{Args, Subcommand};
+use courier_engine::{
+    engine::{Engine, NewSandbox, SendHow},
+    model::{AgentKind, NetworkMode, OnTimeout, ProjectId, SandboxId, Status},
+    store::Query,
+};
+use serde_json::json;
+
+use crate::{
+    Failure,
+    print::{Output, value},
+};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a sandbox and give its agent the first message.
+    Create(Create),
+    /// Print sandboxes, newest first.
+    List {
+        #[arg(long)]
+        project: Option<ProjectId>,
+        /// Only those with this status; may be given several times.
+        #[arg(long, value_parser = status)]
+        status: Vec<Status>,
+        #[arg(long, default_value_t = 50)]
+        limit: u32,
+    },
+    /// Print one sandbox.
+    Show { sandbox: SandboxId },
+    /// Give it a message.
+    Send {
+        sandbox: SandboxId,
+        /// The message; `-` reads it from standard input.
+        message: String,
+        /// End the turn that runs, and send at once.
+        #[arg(long)]
+        interrupt: bool,
+        /// Wait until the agent has answered.
+        #[arg(long)]
+        wait: bool,
+    },
+    /// Suspend it.
+    Pause { sandbox: SandboxId },
+    /// Let it go on.
+    Resume { sandbox: SandboxId },
+    /// End it.
+    Stop { sandbox: SandboxId },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Create {
+    #[arg(long)]
+    project: ProjectId,
+    /// The first message; `-` reads it from standard input.
+    prompt: String,
+    #[arg(long, default_value = "claude", value_parser = agent)]
+    agent: AgentKind,
+    #[arg(long)]
+    model: Option<String>,
+    #[arg(long)]
+    title: Option<String>,
+    #[arg(long)]
+    base_branch: Option<String>,
+    #[arg(long)]
+    branch: Option<String>,
+    /// Running time, in seconds.
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<f64>,
+    /// Pause it when the time is over, rather than end it.
+    #[arg(long)]
+    pause_on_timeout: bool,
+    #[arg(long, value_parser = network, default_value = "open")]
+    network: NetworkMode,
+    /// A host it may reach in network mode `listed`; may be given several times.
+    #[arg(long)]
+    allow_host: Vec<String>,
+    /// Wait until the agent has answered.
+    #[arg(long)]
+    wait: bool,
+}
+
+fn status(code: &str) -> Result<Status, String> {
+    Status::from_code(code).ok_or_else(|| format!("one of {}", codes(Status::ALL)))
+}
+
+fn agent(code: &str) -> Result<AgentKind, String> {
+    AgentKind::from_code(code).ok_or_else(|| format!("one of {}", codes(AgentKind::ALL)))
+}
+
+fn network(code: &str) -> Result<NetworkMode, String> {
+    NetworkMode::from_code(code).ok_or_else(|| format!("one of {}", codes(NetworkMode::ALL)))
+}
+
+fn codes(words: &[impl ToString]) -> String {
+    words.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+pub(crate) async fn run(engine: &Engine, command: Command, output: &Output) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Create(create) => return self::create(engine, create, output).await,
+        Command::List { project, status, limit } => {
+            let query = Query { project, statuses: status, limit: limit.clamp(1, 1000), ..Query::default() };
+            for sandbox in engine.sandbox_list(query).await?.rows {
+                output.sandbox(&sandbox)?;
+            }
+        }
+        Command::Show { sandbox } => show(engine, sandbox, output).await?,
+        Command::Send { sandbox, message, interrupt, wait } => {
+            let how = if interrupt { SendHow::Interrupt } else { SendHow::Queue };
+            let sent = engine.sandbox_send(sandbox, &text(message)?, how).await?;
+            if wait {
+                answered(engine, sandbox).await?;
+            }
+            output.line(&sent.id.to_string(), &json!({ "id": sent.id, "seq": sent.seq }))?;
+        }
+        Command::Pause { sandbox } => {
+            engine.sandbox_pause(sandbox).await?;
+            output.sandbox(&engine.sandbox_settled(sandbox, Status::Paused).await?)?;
+        }
+        Command::Resume { sandbox } => {
+            engine.sandbox_resume(sandbox).await?;
+            output.sandbox(&engine.sandbox_settled(sandbox, Status::Running).await?)?;
+        }
+        Command::Stop { sandbox } => {
+            engine.sandbox_stop(sandbox).await?;
+            output.sandbox(&engine.sandbox_settled(sandbox, Status::Killed).await?)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn create(engine: &Engine, create: Create, output: &Output) -> Result<ExitCode, Failure> {
+    let mut new = NewSandbox::of(create.project, create.agent, &text(create.prompt)?);
+    if let Some(seconds) = create.timeout {
+        new.timeout = Duration::try_from_secs_f64(seconds)
+            .map_err(|_| Failure::Usage(format!("{seconds} seconds are no timeout")))?;
+    }
+    if create.pause_on_timeout {
+        new.on_timeout = OnTimeout::Pause;
+    }
+    new.model = create.model;
+    new.title = create.title;
+    new.base_branch = create.base_branch;
+    new.branch = create.branch;
+    new.network = create.network;
+    new.allowed_hosts = create.allow_host;
+    let created = engine.sandbox_create(new).await?;
+    // A sandbox that is still being made when the command ends is made by the next one; it is better made now.
+    let mut sandbox = engine.sandbox_settled(created.id, Status::Running).await?;
+    if create.wait {
+        answered(engine, created.id).await?;
+        sandbox = engine.sandbox_get(created.id).await?;
+    } else {
+        started(engine, created.id).await?;
+    }
+    output.sandbox(&sandbox)?;
+    let is_live = sandbox.lifecycle.status.is_live();
+    Ok(if is_live { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn show(engine: &Engine, id: SandboxId, output: &Output) -> Result<(), Failure> {
+    let details = engine.sandbox_details(id).await?;
+    if !output.is_json {
+        output.sandbox(&details.sandbox)?;
+    }
+    let mut json = value(&details.sandbox);
+    json["running_ms"] = json!(u64::try_from(details.running.as_millis()).unwrap_or(u64::MAX));
+    json["turns"] = json!(details.turns);
+    json["usage"] = json!(details.usage);
+    json["workspace"] = json!(details.workspace);
+    let text = format!(
+        "  {} turns, {} s of running time, {} input and {} output tokens\n  {}",
+        details.turns,
+        details.running.as_secs(),
+        details.usage.input,
+        details.usage.output,
+        details.workspace.display()
+    );
+    Ok(output.line(&text, &json)?)
+}
+
+/// Waits until the queue is empty and no turn is open, or the sandbox has ended.
+async fn answered(engine: &Engine, id: SandboxId) -> Result<(), Failure> {
+    until(engine, id, |queued, is_working| queued == 0 && !is_working).await
+}
+
+/// Waits until the agent has the first message.
+async fn started(engine: &Engine, id: SandboxId) -> Result<(), Failure> {
+    until(engine, id, |queued, _| queued == 0).await
+}
+
+async fn until(engine: &Engine, id: SandboxId, enough: impl Fn(u32, bool) -> bool) -> Result<(), Failure> {
+    let mut changes = engine.feed().changes();
+    loop {
+        let sandbox = engine.sandbox_get(id).await?;
+        if enough(sandbox.queued, sandbox.is_working) || sandbox.lifecycle.status != Status::Running {
+            return Ok(());
+        }
+        // Lagging behind only means looking again.
+        if let Err(tokio::sync::broadcast::error::RecvError::Closed) = changes.recv().await {
+            return Ok(());
+        }
+    }
+}
+
+/// A text given on the command line, or on standard input.
+fn text(argument: String) -> Result<String, Failure> {
+    if argument != "-" {
+        return Ok(argument);
+    }
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text)?;
+    Ok(text)
+}
