@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::{
-    event::{Block, Decision, Line, ResultMeta},
+    event::{Block, Decision, Line, ResultMeta, ToolFields},
     plan::Plan,
 };
 use crate::{
@@ -97,7 +97,7 @@ impl Calls {
         items: &mut Items,
         deltas: &mut Vec<Delta>,
     ) -> bool {
-        let (data, meta) = (line.tool_use_result, line.tool_result_meta);
+        let (data, meta) = (line.tool_use_result.as_ref(), line.tool_result_meta);
         let Some(id) = block.tool_use_id.as_deref() else { return false };
         let Some(index) = self.running.iter().position(|call| call.id == id) else { return false };
         let mut call = self.running.remove(index);
@@ -201,20 +201,7 @@ impl Call {
 }
 
 /// The exit code, where one is known, and the text of a result.
-fn read_result(call: &Call, failed: bool, text: &str, data: Loose<'_>) -> (Option<i32>, Option<String>) {
-    /// The data of a command's result.
-    #[derive(Debug, Default, Deserialize)]
-    #[serde(default)]
-    struct Command<'a> {
-        #[serde(borrow)]
-        stdout: Loose<'a>,
-        interrupted: Option<bool>,
-        #[serde(borrow, rename = "backgroundTaskId")]
-        background: Loose<'a>,
-        /// Why a code other than 0 is no failure ("no matches found").
-        #[serde(borrow, rename = "returnCodeInterpretation")]
-        interpretation: Loose<'a>,
-    }
+fn read_result(call: &Call, failed: bool, text: &str, data: Option<&ToolFields<'_>>) -> (Option<i32>, Option<String>) {
     let text = text.strip_prefix("<tool_use_error>").unwrap_or(text);
     let text = text.strip_suffix("</tool_use_error>").unwrap_or(text);
     if text.starts_with("The user doesn't want to proceed with this tool use") {
@@ -231,17 +218,17 @@ fn read_result(call: &Call, failed: bool, text: &str, data: Loose<'_>) -> (Optio
         let code = first.strip_prefix("Exit code ").and_then(|code| code.trim().parse().ok());
         return (code, Some(cut(if code.is_some() { rest } else { text }, MAX_FIELD)));
     }
-    let Some(command) = data.read::<Command<'_>>() else { return (None, Some(cut(text, MAX_FIELD))) };
+    let Some(command) = data else { return (None, Some(cut(text, MAX_FIELD))) };
     let known = command.background.raw().is_none()
         && command.interpretation.raw().is_none()
-        && command.interrupted == Some(false);
+        && command.interrupted.raw() == Some("false");
     // A long output is saved to a file and only its beginning shown to the model; we were given more of it.
     let output = if text.starts_with("<persisted-output>") { command.stdout.text() } else { None };
     (known.then_some(0), Some(cut(output.as_deref().unwrap_or(text), MAX_FIELD)))
 }
 
 /// The diff of an edit: the agent's own, else made from what it was asked to do.
-fn read_diff(call: &Call, data: Loose<'_>, directory: Option<&str>) -> Option<FileDiff> {
+fn read_diff(call: &Call, data: Option<&ToolFields<'_>>, directory: Option<&str>) -> Option<FileDiff> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Patch<'a> {
@@ -251,18 +238,6 @@ fn read_diff(call: &Call, data: Loose<'_>, directory: Option<&str>) -> Option<Fi
         new_lines: u32,
         #[serde(borrow)]
         lines: Vec<Str<'a>>,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Edited<'a> {
-        #[serde(borrow, rename = "type", default)]
-        kind: Loose<'a>,
-        #[serde(borrow)]
-        file_path: Str<'a>,
-        #[serde(borrow, default)]
-        content: Loose<'a>,
-        #[serde(borrow)]
-        structured_patch: Vec<Patch<'a>>,
     }
     #[derive(Deserialize)]
     struct Replaced<'a> {
@@ -283,13 +258,15 @@ fn read_diff(call: &Call, data: Loose<'_>, directory: Option<&str>) -> Option<Fi
     if !matches!(call.tool, ToolKind::Edit | ToolKind::Write) {
         return None;
     }
-    if let Some(edited) = data.read::<Edited<'_>>() {
-        let path = relative(&edited.file_path, directory);
+    if let Some(edited) = data
+        && let (Some(path), Some(patch)) = (edited.file_path.text(), edited.structured_patch.read::<Vec<Patch<'_>>>())
+    {
+        let path = relative(&path, directory);
         let created = edited.kind.text().as_deref() == Some("create");
-        if created && edited.structured_patch.is_empty() {
+        if created && patch.is_empty() {
             return Some(between(path, None, &edited.content.text().unwrap_or_default()));
         }
-        let hunks = edited.structured_patch.into_iter().map(|patch| Hunk {
+        let hunks = patch.into_iter().map(|patch| Hunk {
             old_start: patch.old_start,
             old_lines: patch.old_lines,
             new_start: patch.new_start,

@@ -34,9 +34,8 @@ pub(super) struct Line<'a> {
     // assistant, user; system/permission_denied (a string).
     #[serde(borrow)]
     pub message: Option<Message<'a>>,
-    /// A tool's result as data: an object, or a string where it failed.
     #[serde(borrow, default)]
-    pub tool_use_result: Loose<'a>,
+    pub tool_use_result: ToolData<'a>,
     /// Who decided about the calls whose results this line holds.
     #[serde(borrow, default)]
     pub tool_result_meta: Loose<'a>,
@@ -183,6 +182,83 @@ impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
                     all.push(block);
                 }
                 Ok(Content::Blocks(all))
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// A tool's result as data. An object whose fields depend on the tool; where the tool failed a string, which tells no
+/// more than the message does. Long values are skipped, not read, and only once.
+#[derive(Debug, Default)]
+pub(super) struct ToolData<'a>(Option<ToolFields<'a>>);
+
+impl<'a> std::ops::Deref for ToolData<'a> {
+    type Target = Option<ToolFields<'a>>;
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+/// The fields of all the tools we know.
+#[derive(Debug, Deserialize)]
+pub(super) struct ToolFields<'a> {
+    // Bash.
+    #[serde(borrow, default)]
+    pub stdout: Loose<'a>,
+    #[serde(borrow, default)]
+    pub interrupted: Loose<'a>,
+    #[serde(borrow, rename = "backgroundTaskId", default)]
+    pub background: Loose<'a>,
+    /// Why a code other than 0 is no failure ("no matches found").
+    #[serde(borrow, rename = "returnCodeInterpretation", default)]
+    pub interpretation: Loose<'a>,
+    // Edit, Write.
+    #[serde(borrow, rename = "type", default)]
+    pub kind: Loose<'a>,
+    #[serde(borrow, rename = "filePath", default)]
+    pub file_path: Loose<'a>,
+    #[serde(borrow, default)]
+    pub content: Loose<'a>,
+    #[serde(borrow, rename = "structuredPatch", default)]
+    pub structured_patch: Loose<'a>,
+    // TaskCreate.
+    #[serde(borrow, default)]
+    pub task: Loose<'a>,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for ToolData<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = ToolData<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a tool's result")
+            }
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<ToolData<'de>, A::Error> {
+                ToolFields::deserialize(MapAccessDeserializer::new(map)).map(|fields| ToolData(Some(fields)))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<ToolData<'de>, A::Error> {
+                while values.next_element::<de::IgnoredAny>()?.is_some() {}
+                Ok(ToolData(None))
+            }
+            fn visit_str<E: de::Error>(self, _: &str) -> Result<ToolData<'de>, E> {
+                Ok(ToolData(None))
+            }
+            fn visit_unit<E: de::Error>(self) -> Result<ToolData<'de>, E> {
+                Ok(ToolData(None))
+            }
+            fn visit_bool<E: de::Error>(self, _: bool) -> Result<ToolData<'de>, E> {
+                Ok(ToolData(None))
+            }
+            fn visit_u64<E: de::Error>(self, _: u64) -> Result<ToolData<'de>, E> {
+                Ok(ToolData(None))
+            }
+            fn visit_i64<E: de::Error>(self, _: i64) -> Result<ToolData<'de>, E> {
+                Ok(ToolData(None))
+            }
+            fn visit_f64<E: de::Error>(self, _: f64) -> Result<ToolData<'de>, E> {
+                Ok(ToolData(None))
             }
         }
         deserializer.deserialize_any(Either)

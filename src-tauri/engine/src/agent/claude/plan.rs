@@ -2,13 +2,10 @@
 
 use serde::Deserialize;
 
+use super::event::ToolFields;
 use crate::{
     model::{Delta, Item, ProgressEntry, ProgressState},
-    transcript::{
-        Items,
-        json::{Loose, Str},
-        one_line,
-    },
+    transcript::{Items, json::Str, one_line},
 };
 
 /// The list as it stands. Older versions replace it whole (`TodoWrite`), newer ones change one entry at a time
@@ -30,7 +27,7 @@ impl Plan {
         &mut self,
         tool: &str,
         input: &str,
-        data: Loose<'_>,
+        data: Option<&ToolFields<'_>>,
         text: &str,
         items: &mut Items,
         deltas: &mut Vec<Delta>,
@@ -69,7 +66,7 @@ impl Plan {
         Some(())
     }
 
-    fn create(&mut self, input: &str, data: Loose<'_>, text: &str) -> Option<()> {
+    fn create(&mut self, input: &str, data: Option<&ToolFields<'_>>, text: &str) -> Option<()> {
         #[derive(Deserialize)]
         struct Input<'a> {
             #[serde(borrow)]
@@ -80,14 +77,9 @@ impl Plan {
             #[serde(borrow)]
             id: Str<'a>,
         }
-        #[derive(Deserialize)]
-        struct Created<'a> {
-            #[serde(borrow)]
-            task: Task<'a>,
-        }
         let subject = serde_json::from_str::<Input<'_>>(input).ok()?.subject;
         let told = || text.split_once('#').map(|(_, id)| id.chars().take_while(char::is_ascii_digit).collect());
-        let id = data.read::<Created<'_>>().map(|created| created.task.id.to_string()).or_else(told)?;
+        let id = data.and_then(|data| data.task.read::<Task<'_>>()).map(|task| task.id.to_string()).or_else(told)?;
         self.entries.push((id, ProgressEntry { text: one_line(&subject), state: ProgressState::Pending }));
         Some(())
     }
