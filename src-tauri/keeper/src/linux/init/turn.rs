@@ -1,0 +1,110 @@
+//! One turn as init sees it.
+
+use std::{
+    io,
+    os::{
+        fd::OwnedFd,
+        unix::process::CommandExt,
+    },
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use super::{
+    super::control::Program,
+    processes::{self, Known, Process},
+    signal,
+};
+use crate::{protocol::TURN_VARIABLE, sys};
+
+/// A turn, from its start to the end of the sandbox.
+pub(super) struct Turn {
+    pub id: String,
+    /// The process that was started; its number is also its session's.
+    pub leader: i32,
+    /// When that was, as the kernel counts.
+    pub start: u64,
+    pub has_exited: bool,
+    pub stage: Stage,
+}
+
+/// How far the ending of a turn is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Nobody ended it.
+    Running,
+    /// It was asked; at this moment it is killed.
+    Asked { kill_at: Instant },
+    /// Whatever of it is found at this moment is killed, until nothing is.
+    Killing { look: Instant },
+    /// Nothing of it was left.
+    Over,
+}
+
+impl Turn {
+    /// Starts its leader.
+    pub(super) fn start(id: String, program: Program, stdin: OwnedFd, out: OwnedFd, err: OwnedFd) -> io::Result<Self> {
+        let [name, arguments @ ..] = program.argv.as_slice() else {
+            return Err(io::Error::from_raw_os_error(libc::ENOENT));
+        };
+        #[expect(clippy::disallowed_methods, reason = "init's only start of a program; the engine's rule is not ours")]
+        let mut command = Command::new(name);
+        command.args(arguments).env_clear().envs(program.env).env(TURN_VARIABLE, &id).current_dir(program.directory);
+        command.stdin(Stdio::from(stdin)).stdout(Stdio::from(out)).stderr(Stdio::from(err));
+        let limits = program.limits;
+        // SAFETY: only async-signal-safe calls.
+        unsafe {
+            command.pre_exec(move || {
+                sys::unblock_all();
+                limits.apply()?;
+                if libc::setsid() < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+            });
+        }
+        // Not waited for here: init reaps everybody.
+        let leader = i32::try_from(command.spawn()?.id()).expect("a pid fits its own type");
+        let start = processes::start_of(leader).unwrap_or(0);
+        Ok(Self { id, leader, start, has_exited: false, stage: Stage::Running })
+    }
+
+    /// Asks it to end; without a grace, or where its leader is gone, it is killed.
+    pub(super) fn end(&mut self, grace: Duration, table: &[Process]) {
+        let now = Instant::now();
+        if grace.is_zero() || self.has_exited {
+            self.stage = Stage::Killing { look: now };
+            return;
+        }
+        let kill_at = now + grace;
+        match self.stage {
+            Stage::Running | Stage::Over => self.stage = Stage::Asked { kill_at },
+            // Asked again: the earlier end counts, and it is told once.
+            Stage::Asked { kill_at: before } => {
+                self.stage = Stage::Asked { kill_at: before.min(kill_at) };
+                return;
+            }
+            Stage::Killing { .. } => return,
+        }
+        let session = table.iter().filter(|process| process.session == self.leader);
+        session.for_each(|process| signal(process.pid, libc::SIGTERM));
+    }
+
+    /// Its leader has ended. If it was asked to, what it left behind goes at once.
+    pub(super) fn exited(&mut self) {
+        self.has_exited = true;
+        if let Stage::Asked { .. } = self.stage {
+            self.stage = Stage::Killing { look: Instant::now() };
+        }
+    }
+
+    /// When something has to be done about it.
+    pub(super) fn next_look(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Running | Stage::Over => None,
+            Stage::Asked { kill_at: at } | Stage::Killing { look: at } => Some(at),
+        }
+    }
+
+    /// What tells its processes from others'.
+    pub(super) fn known(&self) -> Known {
+        Known { id: self.id.clone(), leader: self.leader, start: self.start }
+    }
+}
