@@ -110,7 +110,10 @@ pub(super) fn arguments(spec: &StartSpec, own_program: &Path, info: RawFd) -> io
     jail.add_file(GROUP.as_bytes(), "--ro-bind-data", "/etc/group")?;
     jail.add_file(HOSTS.as_bytes(), "--ro-bind-data", "/etc/hosts")?;
     jail.add_file(HOSTNAME.as_bytes(), "--ro-bind-data", "/etc/hostname")?;
-    jail.add(["--dev", "/dev", "--proc", "/proc"]);
+    // Read-only: where the app runs as root, the agent is root to the kernel too, without capabilities, and that is
+    // enough to write `/proc/sys/kernel/core_pattern` or `/proc/irq`. (Bubblewrap covers them only if the *folders*
+    // can be written, which they never can.)
+    jail.add(["--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"]);
     if spec.bwrap_version >= (0, 7) {
         let size = (u64::from(spec.memory_mb.max(1024)) << 20).to_string();
         jail.add(["--perms", "1777", "--size", &size]);
