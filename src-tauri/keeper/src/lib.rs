@@ -29,6 +29,8 @@ mod proxy;
 mod socket;
 #[cfg(unix)]
 mod sys;
+#[cfg(unix)]
+mod tree;
 
 #[cfg(target_os = "linux")]
 #[path = "linux/mod.rs"]

@@ -72,9 +72,9 @@ impl Place {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
         }
         let bytes = directory.as_os_str().as_bytes();
-        let number = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let number = bytes
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
         Ok(Self { path: folder.join(format!("{number:016x}.sock")) })
     }
 

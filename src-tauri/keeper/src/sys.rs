@@ -137,7 +137,10 @@ pub fn steady_clock() -> Duration {
 }
 
 /// The time on the wall in Unix milliseconds, for records only.
-#[expect(clippy::disallowed_methods, reason = "a record's time; nothing is decided by it, and no clock is injected here")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a record's time; nothing is decided by it, and no clock is injected here"
+)]
 pub fn wall_clock() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)

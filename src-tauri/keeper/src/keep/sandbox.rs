@@ -139,10 +139,9 @@ impl Sandbox {
         match event {
             Event::Asked { request: Request::Destroy, answer, .. } => self.destroy(answer),
             Event::Asked { request, body, answer } => {
-                let response = self.answer(request, body).unwrap_or_else(|error| Response::Refused {
-                    refusal: Refusal::Failed,
-                    message: error.to_string(),
-                });
+                let response = self
+                    .answer(request, body)
+                    .unwrap_or_else(|error| Response::Refused { refusal: Refusal::Failed, message: error.to_string() });
                 // The asker may be gone.
                 _ = answer.send(response);
             }
@@ -343,8 +342,10 @@ impl Sandbox {
                 until.saturating_duration_since(Instant::now())
             }
             None if self.pause != Pause::Running => LONGEST_WAIT,
-            None => self.lifetime.left(sys::steady_clock()) + APP_GRACE
-                - self.lifetime.over_for(sys::steady_clock()).unwrap_or_default().min(APP_GRACE),
+            None => {
+                self.lifetime.left(sys::steady_clock()) + APP_GRACE
+                    - self.lifetime.over_for(sys::steady_clock()).unwrap_or_default().min(APP_GRACE)
+            }
         };
         until.min(LONGEST_WAIT)
     }

@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{redact::{Patterns, Redactor}, spool, sys};
+use crate::{
+    redact::{Patterns, Redactor},
+    spool, sys,
+};
 
 /// How much is read at once.
 const CHUNK: usize = 64 << 10;

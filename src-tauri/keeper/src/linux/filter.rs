@@ -212,7 +212,7 @@ mod tests {
         let thread = libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND;
         assert_eq!(answer(ARCHITECTURE, libc::SYS_clone, thread as u64, 0), ALLOW);
         assert_eq!(answer(ARCHITECTURE, libc::SYS_unshare, libc::CLONE_FILES as u64, 0), ALLOW);
-        assert_eq!(answer(ARCHITECTURE, libc::SYS_ioctl, 0, libc::TIOCGWINSZ as u64), ALLOW);
+        assert_eq!(answer(ARCHITECTURE, libc::SYS_ioctl, 0, libc::TIOCGWINSZ), ALLOW);
         assert_eq!(answer(ARCHITECTURE, libc::SYS_socket, libc::AF_INET6 as u64, 0), ALLOW);
     }
 

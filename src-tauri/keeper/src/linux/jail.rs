@@ -118,7 +118,18 @@ pub(super) fn arguments(spec: &StartSpec, own_program: &Path, info: RawFd) -> io
         let size = (u64::from(spec.memory_mb.max(1024)) << 20).to_string();
         jail.add(["--perms", "1777", "--size", &size]);
     }
-    jail.add(["--tmpfs", "/tmp", "--symlink", "../tmp", "/var/tmp", "--dir", "/run", "--symlink", "../run", "/var/run"]);
+    jail.add([
+        "--tmpfs",
+        "/tmp",
+        "--symlink",
+        "../tmp",
+        "/var/tmp",
+        "--dir",
+        "/run",
+        "--symlink",
+        "../run",
+        "/var/run",
+    ]);
     jail.add_path("--ro-bind", own_program, Path::new(INIT));
     // Parents before what lies in them, and what can be written last, so that nothing read-only covers it.
     for place in &read_only {
@@ -201,7 +212,9 @@ mod tests {
 
     #[test]
     fn a_toolchain_path_cannot_open_the_jail() {
-        for bad in ["/", "/data", "/data/sandboxes/s1", "/data/sandboxes/s1/turns", "/etc", "/proc", "/run", "x", "/a/../etc"] {
+        for bad in
+            ["/", "/data", "/data/sandboxes/s1", "/data/sandboxes/s1/turns", "/etc", "/proc", "/run", "x", "/a/../etc"]
+        {
             assert!(readable(&spec(&[bad])).is_err(), "{bad}");
         }
         assert!(readable(&spec(&["/data/mirrors/p1/objects"])).is_ok());
@@ -214,6 +227,9 @@ mod tests {
         let last_read_only = words.iter().rposition(|word| word.starts_with("--ro-bind")).unwrap();
         let first_writable = words.iter().position(|word| *word == "--bind").unwrap();
         assert!(last_read_only < first_writable);
-        assert_eq!(words[words.len() - 8..words.len() - 4], ["--remount-ro", "/", "--chdir", "/data/sandboxes/s1/workspace"]);
+        assert_eq!(
+            words[words.len() - 8..words.len() - 4],
+            ["--remount-ro", "/", "--chdir", "/data/sandboxes/s1/workspace"]
+        );
     }
 }

@@ -78,7 +78,11 @@ impl Jail {
         let ready = (|| {
             let mut text = String::new();
             info.read_to_string(&mut text)?;
-            let control = Control::new(ours, move |news| if hears.load(Ordering::Acquire) { heard(news) })?;
+            let control = Control::new(ours, move |news| {
+                if hears.load(Ordering::Acquire) {
+                    heard(news)
+                }
+            })?;
             control.wait_until_ready()?;
             let pid = child_pid(&text).ok_or_else(|| io::Error::other("bubblewrap does not say who pid 1 is"))?;
             Ok((control, Identity::of(pid)?))
@@ -174,7 +178,10 @@ pub(crate) fn base_variables(home: &Path) -> HashMap<String, String> {
 
 fn command(spec: &StartSpec, scope: &[String]) -> Command {
     let words = scope.iter().map(String::as_str);
-    #[expect(clippy::disallowed_methods, reason = "the keeper's only start of a program; the engine's rule is not ours")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the keeper's only start of a program; the engine's rule is not ours"
+    )]
     let mut command = match scope.first() {
         None => Command::new(&spec.bwrap),
         Some(program) => {
@@ -218,4 +225,3 @@ fn child_pid(info: &str) -> Option<i32> {
     let value: serde_json::Value = serde_json::from_str(info).ok()?;
     i32::try_from(value.get("child-pid")?.as_i64()?).ok()
 }
-

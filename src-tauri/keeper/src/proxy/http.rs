@@ -17,7 +17,8 @@ use super::{
 const HEAD_LIMIT: usize = 32 << 10;
 
 /// Headers between a client and its proxy, which are nobody else's business.
-const OWN_HEADERS: &[&str] = &["connection", "proxy-connection", "proxy-authorization", "keep-alive", "host", "te", "upgrade"];
+const OWN_HEADERS: &[&str] =
+    &["connection", "proxy-connection", "proxy-authorization", "keep-alive", "host", "te", "upgrade"];
 
 /// What a client asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -82,7 +83,8 @@ fn parse(head: &[u8]) -> Result<Asked, &'static str> {
     let head = std::str::from_utf8(head).map_err(|_| "the request's head is not text")?;
     let mut lines = head.trim_end_matches("\r\n").split("\r\n");
     let mut words = lines.next().unwrap_or("").split(' ');
-    let (Some(method), Some(target), Some(version), None) = (words.next(), words.next(), words.next(), words.next()) else {
+    let (Some(method), Some(target), Some(version), None) = (words.next(), words.next(), words.next(), words.next())
+    else {
         return Err("the request line is not three words");
     };
     if !matches!(version, "HTTP/1.1" | "HTTP/1.0") {
@@ -116,9 +118,7 @@ fn parse(head: &[u8]) -> Result<Asked, &'static str> {
 
 fn authority(text: &str, default: Option<u16>) -> Result<(String, u16), &'static str> {
     let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => {
-            (host, Some(port.parse().map_err(|_| "the port is no number")?))
-        }
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port.parse().map_err(|_| "the port is no number")?)),
         _ => (text, default),
     };
     let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);

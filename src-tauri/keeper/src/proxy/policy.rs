@@ -179,16 +179,36 @@ mod tests {
 
     #[test]
     fn every_kind_of_address_is_told_apart() {
-        for public in ["1.1.1.1", "140.82.121.3", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808", "2001:4860::8"] {
+        for public in
+            ["1.1.1.1", "140.82.121.3", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808", "2001:4860::8"]
+        {
             assert_eq!(reach_of(public), Reach::Public, "{public}");
         }
-        for private in ["10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "fd00::1", "::ffff:10.0.0.1", "2002:a00:1::"] {
+        for private in
+            ["10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "fd00::1", "::ffff:10.0.0.1", "2002:a00:1::"]
+        {
             assert_eq!(reach_of(private), Reach::Private, "{private}");
         }
         for local in [
-            "127.0.0.1", "127.9.9.9", "0.0.0.0", "169.254.169.254", "224.0.0.1", "255.255.255.255", "240.0.0.1", "::", "::1",
-            "fe80::1", "ff02::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "2001::1", "::127.0.0.1", "192.0.2.1",
-            "198.18.0.1", "fec0::1",
+            "127.0.0.1",
+            "127.9.9.9",
+            "0.0.0.0",
+            "169.254.169.254",
+            "224.0.0.1",
+            "255.255.255.255",
+            "240.0.0.1",
+            "::",
+            "::1",
+            "fe80::1",
+            "ff02::1",
+            "::ffff:127.0.0.1",
+            "64:ff9b::7f00:1",
+            "2002:7f00:1::",
+            "2001::1",
+            "::127.0.0.1",
+            "192.0.2.1",
+            "198.18.0.1",
+            "fec0::1",
         ] {
             assert_eq!(reach_of(local), Reach::Local, "{local}");
         }
@@ -215,9 +235,14 @@ mod tests {
     fn only_an_entry_that_names_it_opens_what_is_not_public() {
         let no = Err(Denial::NotPublic);
         for network in [Network::Open, Network::Listed] {
-            let rules = policy(network, &["git.corp", "*.corp", "localhost:5432", "127.0.0.1:8080", "10.0.0.5", "[::1]:9"]);
+            let rules =
+                policy(network, &["git.corp", "*.corp", "localhost:5432", "127.0.0.1:8080", "10.0.0.5", "[::1]:9"]);
             assert_eq!(rules.may_connect("git.corp", 22, Reach::Private), Ok(()));
-            assert_eq!(rules.may_connect("git.corp", 22, Reach::Local), no, "a name without a port opens no local service");
+            assert_eq!(
+                rules.may_connect("git.corp", 22, Reach::Local),
+                no,
+                "a name without a port opens no local service"
+            );
             assert_eq!(rules.may_connect("x.corp", 22, Reach::Private), no, "nor does a wildcard");
             assert_eq!(rules.may_connect("localhost", 5432, Reach::Local), Ok(()));
             assert_eq!(rules.may_connect("127.0.0.1", 8080, Reach::Local), Ok(()));

@@ -1,10 +1,6 @@
 //! A record of what was refused, for the person who wonders why an agent fails.
 
-use std::{
-    io::Write,
-    path::PathBuf,
-    sync::Mutex,
-};
+use std::{io::Write, path::PathBuf, sync::Mutex};
 
 use super::policy::Denial;
 use crate::{spool, sys};

@@ -52,9 +52,7 @@ fn refusals(sandbox: &Sandbox) -> String {
 
 /// Bash speaks to the proxy by itself: the tests need no HTTP client inside.
 fn through_http(request: &str) -> String {
-    format!(
-        "bash -c 'exec 3<>/dev/tcp/127.0.0.1/${{HTTP_PROXY##*:}}; printf \"{request}\" >&3; timeout 10 cat <&3'"
-    )
+    format!("bash -c 'exec 3<>/dev/tcp/127.0.0.1/${{HTTP_PROXY##*:}}; printf \"{request}\" >&3; timeout 10 cat <&3'")
 }
 
 #[test]
@@ -66,9 +64,8 @@ fn a_listed_place_on_this_machine_is_reached_by_every_way() {
         let sandbox = draft.start();
         let plain = sandbox.run(&through_http(&format!("GET http://{place}/path?q HTTP/1.1\\r\\nA: b\\r\\n\\r\\n")));
         assert!(plain.out.contains(&format!("GET /path?q HTTP/1.1\r\nHost: {place}\r\nA: b\r\n")), "{plain:?}");
-        let tunnel = sandbox.run(&through_http(&format!(
-            "CONNECT {place} HTTP/1.1\\r\\n\\r\\nGET /tunnel HTTP/1.1\\r\\n\\r\\n"
-        )));
+        let tunnel = sandbox
+            .run(&through_http(&format!("CONNECT {place} HTTP/1.1\\r\\n\\r\\nGET /tunnel HTTP/1.1\\r\\n\\r\\n")));
         assert!(tunnel.out.starts_with("HTTP/1.1 200") && tunnel.out.contains("GET /tunnel HTTP/1.1"), "{tunnel:?}");
         let [high, low] = echo.port.to_be_bytes();
         let socks = sandbox.run(&format!(
@@ -120,8 +117,20 @@ fn no_other_spelling_of_this_machine_helps() {
     let echo = Echo::start();
     let sandbox = sandbox(Network::Open, &[]);
     for host in [
-        "localhost", "127.1", "2130706433", "0x7f000001", "0.0.0.0", "0", "[::1]", "[::ffff:127.0.0.1]", "[::]", "127.0.0.1.",
-        "169.254.169.254", "10.0.0.1", "[fe80::1]", "[64:ff9b::7f00:1]",
+        "localhost",
+        "127.1",
+        "2130706433",
+        "0x7f000001",
+        "0.0.0.0",
+        "0",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "[::]",
+        "127.0.0.1.",
+        "169.254.169.254",
+        "10.0.0.1",
+        "[fe80::1]",
+        "[64:ff9b::7f00:1]",
     ] {
         let ended = sandbox.run(&through_http(&format!("CONNECT {host}:{} HTTP/1.1\\r\\n\\r\\n", echo.port)));
         assert!(ended.out.starts_with("HTTP/1.1 403 ") || ended.out.starts_with("HTTP/1.1 502 "), "{host}: {ended:?}");

@@ -1,8 +1,15 @@
 //! What reaches the disk: everything but secrets, whatever happens.
 
-use std::{fs, path::Path, time::{Duration, Instant}};
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
 
-use courier_keeper::{protocol::{Request, SPOOL_CAP}, spool};
+use courier_keeper::{
+    protocol::{Request, SPOOL_CAP},
+    spool,
+};
 
 use crate::support::{Draft, Sandbox, wait_for};
 
@@ -14,7 +21,8 @@ fn a_secret_is_redacted_however_it_is_printed() {
     // In pieces, so that no single read holds it.
     let script = "env; printf '%s' \"$KEY\" | while IFS= read -r -n1 letter; do printf '%s' \"$letter\"; sleep 0.005; done; \
                   echo; printf '%s\\n' \"$KEY\" >&2";
-    let turn = sandbox.begin_with(&format!("exec bash -c '{}'", script.replace('\'', "'\\''")), &[("KEY", KEY)], &[KEY]);
+    let turn =
+        sandbox.begin_with(&format!("exec bash -c '{}'", script.replace('\'', "'\\''")), &[("KEY", KEY)], &[KEY]);
     let ended = sandbox.end(&turn);
     assert_eq!(ended.exit.code, Some(0), "{}", ended.err);
     assert!(ended.out.contains("KEY=[redacted]\n"), "{}", ended.out);
@@ -41,7 +49,8 @@ fn no_secret_is_on_any_command_line_or_outside_the_agents_environment() {
     let turn = sandbox.begin_with("echo here; sleep 60", &[("KEY", KEY)], &[KEY]);
     sandbox.wait_for_output(&turn, "here");
     let holders = |file: &str| {
-        let numbers = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+        let numbers =
+            fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
         let has_it = |pid: &i32| {
             let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
             bytes.windows(KEY.len()).any(|window| window == KEY.as_bytes())
@@ -61,7 +70,9 @@ fn a_child_that_holds_the_pipes_does_not_hold_up_the_end() {
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
     assert!(ended.out.starts_with("done\n") || ended.out.starts_with("more\ndone\n"), "{}", ended.out);
     let place = sandbox.turn_directory(&turn);
-    wait_for("what came later", || fs::read_to_string(place.join(spool::LATE)).ok().filter(|late| late.contains("more")));
+    wait_for("what came later", || {
+        fs::read_to_string(place.join(spool::LATE)).ok().filter(|late| late.contains("more"))
+    });
     assert_eq!(fs::metadata(place.join(spool::OUT)).unwrap().len(), ended.exit.out_len, "`out` is final");
 }
 

@@ -17,7 +17,8 @@ use courier_keeper::{
     client,
     identity::Identity,
     protocol::{
-        EndedRecord, KeeperRecord, Network, OnTimeout, Readiness, Request, Response, StartSpec, StartTurn, Status, VERSION,
+        EndedRecord, KeeperRecord, Network, OnTimeout, Readiness, Request, Response, StartSpec, StartTurn, Status,
+        VERSION,
     },
     spool::{self, ExitRecord},
 };
@@ -223,7 +224,8 @@ impl Sandbox {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             is_alive && String::from_utf8_lossy(&line).split('\0').any(|argument| argument == word)
         };
-        let numbers = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+        let numbers =
+            fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
         numbers.filter(is_it).collect()
     }
 

@@ -14,7 +14,8 @@ fn start(turn: &str, argv: &[&str]) -> Request {
 #[test]
 fn output_arrives_byte_for_byte() {
     for draft in as_both_users() {
-        let bytes: Vec<u8> = (0..3_000_000_u32).flat_map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+        let bytes: Vec<u8> =
+            (0..3_000_000_u32).flat_map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
         fs::write(draft.spec.workspace.join("bytes"), &bytes).unwrap();
         let sandbox = draft.start();
         let turn = sandbox.begin("cat bytes; echo problem >&2; exit 3");
@@ -141,8 +142,26 @@ fn the_environment_is_the_sandboxs_the_projects_and_the_turns() {
     assert_eq!(
         names,
         [
-            "ALL_PROXY", "BOTH", "COURIER_TURN", "HOME", "HTTPS_PROXY", "HTTP_PROXY", "LANG", "LOGNAME", "NODE_USE_ENV_PROXY",
-            "NO_PROXY", "PATH", "PROJECT", "PWD", "SHELL", "TERM", "TMPDIR", "USER", "all_proxy", "http_proxy", "https_proxy",
+            "ALL_PROXY",
+            "BOTH",
+            "COURIER_TURN",
+            "HOME",
+            "HTTPS_PROXY",
+            "HTTP_PROXY",
+            "LANG",
+            "LOGNAME",
+            "NODE_USE_ENV_PROXY",
+            "NO_PROXY",
+            "PATH",
+            "PROJECT",
+            "PWD",
+            "SHELL",
+            "TERM",
+            "TMPDIR",
+            "USER",
+            "all_proxy",
+            "http_proxy",
+            "https_proxy",
             "no_proxy"
         ],
         "nothing of the keeper's own"

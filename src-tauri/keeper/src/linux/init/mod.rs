@@ -23,7 +23,11 @@ use super::{
     control::{MESSAGE_LIMIT, Order, Program, Word},
     passing,
 };
-use crate::{keep::Leader, sys};
+use crate::{
+    keep::Leader,
+    sys,
+    tree::{self, Unsigned},
+};
 
 /// How often a turn that is being killed is looked through for what has forked meanwhile.
 const SWEEP_PAUSE: Duration = Duration::from_millis(10);
@@ -129,7 +133,7 @@ impl Init {
             if turn.next_look().is_none_or(|at| at > now) {
                 continue;
             }
-            let members = processes::members(&table, &known, index);
+            let members = tree::members(&table, &known, index, Unsigned::Newest);
             members.iter().for_each(|&pid| signal(pid, libc::SIGKILL));
             turn.stage = if members.is_empty() { Stage::Over } else { Stage::Killing { look: now + SWEEP_PAUSE } };
         }
@@ -140,7 +144,9 @@ impl Init {
         let mut information = [0; 128];
         while self.children.read(&mut information).is_ok() {}
         while let Some((pid, leader)) = reap_one(libc::WNOHANG) {
-            let Some(turn) = self.turns.iter_mut().find(|turn| turn.leader == pid && !turn.has_exited) else { continue };
+            let Some(turn) = self.turns.iter_mut().find(|turn| turn.leader == pid && !turn.has_exited) else {
+                continue;
+            };
             turn.exited();
             let word = Word::Exited { turn: turn.id.clone(), leader };
             self.say(&word, &[])?;

@@ -2,20 +2,17 @@
 
 use std::{
     io,
-    os::{
-        fd::OwnedFd,
-        unix::process::CommandExt,
-    },
+    os::{fd::OwnedFd, unix::process::CommandExt},
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
-use super::{
-    super::control::Program,
-    processes::{self, Known, Process},
-    signal,
+use super::{super::control::Program, processes, signal};
+use crate::{
+    protocol::TURN_VARIABLE,
+    sys,
+    tree::{Known, Process},
 };
-use crate::{protocol::TURN_VARIABLE, sys};
 
 /// A turn, from its start to the end of the sandbox.
 pub(super) struct Turn {

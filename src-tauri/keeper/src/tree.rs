@@ -1,0 +1,118 @@
+//! Whose process is whose. Pure: the process table is given.
+//!
+//! A turn's processes carry its marker in their environment, or are in its session, or descend from one that does or
+//! is. An agent can shed all three: an empty environment, a new session, a parent that died.
+
+use std::collections::HashMap;
+
+/// One line of the process table.
+#[derive(Clone, Debug)]
+pub(crate) struct Process {
+    pub pid: i32,
+    pub parent: i32,
+    pub session: i32,
+    /// When it began, in the system's own unit.
+    pub start: u64,
+    /// The turn its environment names.
+    pub marker: Option<String>,
+}
+
+/// What is known of a turn, in the order they were started.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub id: String,
+    /// Its first process, whose number is also its session's.
+    pub leader: i32,
+    pub start: u64,
+}
+
+/// Whose those are that shed every sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsigned {
+    /// There is nobody else in the table: they belong to the turn that was newest when they began.
+    #[cfg_attr(all(target_os = "macos", not(test)), expect(dead_code, reason = "here no sandbox has a pid namespace"))]
+    Newest,
+    /// The table is the whole machine's: they are nobody's.
+    #[cfg_attr(
+        all(target_os = "linux", not(test)),
+        expect(dead_code, reason = "here every sandbox has a pid namespace")
+    )]
+    Nobody,
+}
+
+/// The processes of the turn with this index.
+pub(crate) fn members(table: &[Process], turns: &[Known], index: usize, unsigned: Unsigned) -> Vec<i32> {
+    let by_pid: HashMap<i32, &Process> = table.iter().map(|process| (process.pid, process)).collect();
+    let is_member = |process: &Process| {
+        // Upwards until somebody is known. Bounded, should the table (read while it changed) hold a circle.
+        let ancestors = std::iter::successors(Some(process), |process| by_pid.get(&process.parent).copied());
+        let mut oldest = process;
+        for ancestor in ancestors.take(table.len()) {
+            oldest = ancestor;
+            if let Some(owner) = sign(ancestor, turns) {
+                return owner == index;
+            }
+        }
+        match unsigned {
+            Unsigned::Newest => turns.iter().rposition(|turn| turn.start <= oldest.start) == Some(index),
+            Unsigned::Nobody => false,
+        }
+    };
+    table.iter().filter(|process| is_member(process)).map(|process| process.pid).collect()
+}
+
+/// The turn a process shows that it belongs to.
+fn sign(process: &Process, turns: &[Known]) -> Option<usize> {
+    let by_session = turns.iter().rposition(|turn| turn.leader == process.session && turn.start <= process.start);
+    by_session.or_else(|| {
+        let marker = process.marker.as_deref()?;
+        turns.iter().position(|turn| turn.id == marker)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: i32, parent: i32, session: i32, start: u64, marker: Option<&str>) -> Process {
+        Process { pid, parent, session, start, marker: marker.map(str::to_owned) }
+    }
+
+    fn turns() -> Vec<Known> {
+        let turn = |id: &str, leader, start| Known { id: id.into(), leader, start };
+        vec![turn("first", 10, 100), turn("second", 20, 200)]
+    }
+
+    #[test]
+    fn marker_session_and_descent_tell_turns_apart() {
+        let table = [
+            process(10, 1, 10, 100, Some("first")),
+            process(11, 10, 11, 110, None), // a child in a session of its own, without marker
+            process(12, 1, 12, 120, Some("first")), // an orphan that kept the marker
+            process(13, 1, 13, 130, None),  // an orphan that shed everything
+            process(20, 1, 20, 200, Some("second")),
+            process(21, 12, 21, 210, None), // what the first left running forks during the second
+            process(22, 1, 20, 220, None),  // an orphan in the second's session
+            process(23, 1, 23, 230, None),  // an orphan that shed everything, later
+        ];
+        assert_eq!(members(&table, &turns(), 0, Unsigned::Newest), [10, 11, 12, 13, 21]);
+        assert_eq!(members(&table, &turns(), 1, Unsigned::Newest), [20, 22, 23]);
+    }
+
+    #[test]
+    fn a_marker_that_names_no_turn_is_none() {
+        let table = [process(30, 1, 30, 300, Some("another"))];
+        assert_eq!(members(&table, &turns(), 1, Unsigned::Newest), [30]);
+    }
+
+    #[test]
+    fn a_circle_in_a_table_read_while_it_changed_ends() {
+        let table = [process(30, 31, 30, 90, None), process(31, 30, 30, 90, None)];
+        assert!(members(&table, &turns(), 0, Unsigned::Newest).is_empty());
+    }
+    #[test]
+    fn on_a_whole_machine_only_signs_count() {
+        let table = [process(20, 1, 20, 200, None), process(21, 20, 21, 210, None), process(30, 1, 30, 300, None)];
+        assert_eq!(members(&table, &turns(), 1, Unsigned::Nobody), [20, 21]);
+    }
+}
