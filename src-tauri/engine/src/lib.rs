@@ -3,5 +3,6 @@
 
 pub mod agent;
 pub mod model;
+mod process;
 pub mod provider;
 pub mod secrets;

@@ -2,6 +2,8 @@
 //!
 //! Every effect is idempotent: the engine may ask twice for what already holds (it does so after a crash).
 
+pub mod local;
+
 use std::{fmt, path::PathBuf, time::Duration};
 
 use async_trait::async_trait;

@@ -1,0 +1,5 @@
+//! Starting programs.
+
+mod spawn;
+
+pub(crate) use spawn::{helper, outliving};

@@ -1,0 +1,57 @@
+//! The keeper that is run is a copy under app data: it must be there when the app's own is not any more (an AppImage's
+//! mount, a version that was replaced), and a running one must not be changed by an update.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::{Error, unreadable};
+
+/// Copies the keeper to a folder named after its version and contents, unless it is there; returns the copy.
+pub(super) fn install(program: &Path, keepers: &Path) -> Result<PathBuf, Error> {
+    let bytes = fs::read(program).map_err(|source| unreadable(program, source))?;
+    let folder = keepers.join(format!("{}-{:016x}", env!("CARGO_PKG_VERSION"), digest(&bytes)));
+    let copy = folder.join("courier-keeper");
+    if fs::metadata(&copy).is_ok_and(|found| found.len() == bytes.len() as u64) {
+        return Ok(copy);
+    }
+    write(&folder, &copy, &bytes).map_err(|source| unreadable(&copy, source))?;
+    Ok(copy)
+}
+
+/// Whole or not at all: another app may start it while it is written.
+fn write(folder: &Path, copy: &Path, bytes: &[u8]) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let draft = folder.join(format!(".new-{}", uuid::Uuid::new_v4()));
+    fs::write(&draft, bytes)?;
+    #[cfg(unix)]
+    fs::set_permissions(&draft, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    fs::File::open(&draft)?.sync_all()?;
+    fs::rename(&draft, copy)
+}
+
+/// FNV-1a: it tells builds apart, and need not withstand anybody (whoever can write here can write the app).
+fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_build_has_its_own_copy_and_is_copied_once() {
+        let place = tempfile::tempdir().unwrap();
+        let program = place.path().join("keeper");
+        fs::write(&program, "first").unwrap();
+        let first = install(&program, &place.path().join("keepers")).unwrap();
+        let written = fs::metadata(&first).unwrap().modified().unwrap();
+        assert_eq!(install(&program, &place.path().join("keepers")).unwrap(), first);
+        assert_eq!(fs::metadata(&first).unwrap().modified().unwrap(), written);
+        fs::write(&program, "second").unwrap();
+        let second = install(&program, &place.path().join("keepers")).unwrap();
+        assert_ne!(first, second);
+        assert_eq!(fs::read(first).unwrap(), b"first", "a running one is not touched");
+    }
+}

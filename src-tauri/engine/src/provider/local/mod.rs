@@ -1,0 +1,271 @@
+//! Sandboxes on this machine: bubblewrap on Linux, Seatbelt on macOS.
+//!
+//! A sandbox is its folder (`<app data>/sandboxes/<sandbox id>`) and one keeper, a small program that outlives the
+//! app: it makes the jail, starts turns in it, copies what they print to their spools and counts the running time.
+//! Everything here either asks the keeper over its socket or reads what it wrote. Whether it lives is told by its file
+//! lock; a signal goes only where pid, start and boot agree.
+//!
+//! A keeper ends with a logout or a reboot; its folder does not. `provision` for the same sandbox then starts a new
+//! one, with the running time its spec names.
+
+mod follow;
+mod install;
+mod jail;
+mod keeper;
+mod run;
+mod ticker;
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use courier_keeper::{
+    protocol::{
+        EndReason, EndedRecord, Network, OnTimeout as KeeperOnTimeout, Request, Response, StartSpec, StartTurn, VERSION,
+    },
+    spool,
+};
+use tokio::sync::OnceCell;
+
+pub use self::jail::{Jail, probe};
+use super::{
+    Error, Follower, Limits, Offsets, Output, Presence, Provider, ProviderId, Provision, TurnSignal, TurnSpec,
+};
+use crate::{
+    agent::{EnvValue, Process},
+    model::{NetworkMode, OnTimeout, ProviderKind, SandboxId, TurnId},
+};
+
+/// How long an interrupted agent has between TERM and KILL.
+const INTERRUPT_GRACE: Duration = Duration::from_secs(5);
+
+/// Makes sandboxes on this machine.
+pub struct Local {
+    /// The keeper as it comes with the app; a copy of it is run.
+    program: PathBuf,
+    bubblewrap: Option<PathBuf>,
+    /// The app's data folder.
+    data: PathBuf,
+    prepared: OnceCell<Prepared>,
+    ticker: ticker::Ticker,
+}
+
+/// What was found out and made once.
+#[derive(Clone, Debug)]
+struct Prepared {
+    keeper: PathBuf,
+    jail: Jail,
+}
+
+impl fmt::Debug for Local {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Local").field("data", &self.data).finish_non_exhaustive()
+    }
+}
+
+impl Local {
+    /// `program` is the keeper that comes with the app, `bubblewrap` where that was found, `data` the app's data
+    /// folder.
+    pub fn new(program: PathBuf, bubblewrap: Option<PathBuf>, data: PathBuf) -> Self {
+        Self { program, bubblewrap, data, prepared: OnceCell::new(), ticker: ticker::Ticker::new() }
+    }
+
+    /// The folder of a sandbox; its [`Provision::directory`] must be this.
+    pub fn directory(&self, sandbox: SandboxId) -> PathBuf {
+        self.data.join("sandboxes").join(sandbox.to_string())
+    }
+
+    /// The folder of what was provisioned under this id.
+    fn find(&self, id: &ProviderId) -> Result<PathBuf, Error> {
+        id.0.parse().map(|sandbox| self.directory(sandbox)).map_err(|_| Error::Gone)
+    }
+
+    /// The copied keeper and the jail's tool. Tried again after a failure: a person may install what was missing.
+    async fn prepared(&self) -> Result<&Prepared, Error> {
+        let prepare = async || {
+            let jail = probe(self.bubblewrap.as_deref()).await?;
+            let (program, keepers) = (self.program.clone(), self.data.join("keepers"));
+            let keeper = blocking(move || install::install(&program, &keepers)).await?;
+            Ok(Prepared { keeper, jail })
+        };
+        self.prepared.get_or_try_init(prepare).await
+    }
+
+    async fn ask(&self, id: &ProviderId, request: Request) -> Result<Response, Error> {
+        keeper::ask(self.find(id)?, request, Vec::new()).await
+    }
+
+    async fn done(&self, id: &ProviderId, request: Request) -> Result<(), Error> {
+        match self.ask(id, request).await? {
+            Response::Done => Ok(()),
+            other => Err(keeper::unexpected(other)),
+        }
+    }
+}
+
+#[async_trait]
+impl Provider for Local {
+    fn kind(&self) -> ProviderKind {
+        ProviderKind::Local
+    }
+
+    async fn provision(&self, spec: &Provision) -> Result<ProviderId, Error> {
+        let directory = self.directory(spec.sandbox);
+        if spec.directory != directory {
+            let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, "a local sandbox lives elsewhere");
+            return Err(Error::Io { what: format!("{}", spec.directory.display()), source });
+        }
+        let id = ProviderId(spec.sandbox.to_string());
+        if self.inspect(&id).await.is_ok_and(|presence| !matches!(presence, Presence::Gone { .. })) {
+            return Ok(id);
+        }
+        let prepared = self.prepared().await?;
+        match keeper::start(&prepared.keeper, start_spec(spec, &prepared.jail)).await {
+            Ok(()) => Ok(id),
+            // The jail may have been forbidden since it was last tried; then that is what to say.
+            Err(error) => Err(probe(self.bubblewrap.as_deref()).await.err().unwrap_or(error)),
+        }
+    }
+
+    async fn inspect(&self, id: &ProviderId) -> Result<Presence, Error> {
+        let directory = self.find(id)?;
+        match keeper::ask(directory.clone(), Request::Status, Vec::new()).await {
+            Ok(Response::Status(status)) if status.paused => Ok(Presence::Paused),
+            Ok(Response::Status(_)) => Ok(Presence::Alive),
+            Ok(other) => Err(keeper::unexpected(other)),
+            Err(Error::Gone) => blocking(move || Ok(Presence::Gone { timed_out: has_timed_out(&directory) })).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn pause(&self, id: &ProviderId) -> Result<(), Error> {
+        self.done(id, Request::Pause).await
+    }
+
+    async fn resume(&self, id: &ProviderId) -> Result<(), Error> {
+        self.done(id, Request::Resume).await
+    }
+
+    async fn extend(&self, id: &ProviderId, remaining: Duration) -> Result<(), Error> {
+        self.done(id, Request::Extend { remaining_ms: millis(remaining) }).await
+    }
+
+    async fn destroy(&self, id: &ProviderId) -> Result<(), Error> {
+        keeper::destroy(self.find(id)?).await
+    }
+
+    async fn start_turn(&self, id: &ProviderId, turn: &TurnSpec) -> Result<(), Error> {
+        if self.is_started(id, turn.turn).await? {
+            return Ok(());
+        }
+        let secrets = turn.redact.iter().map(|secret| secret.expose().to_owned());
+        self.start(id, turn.turn.to_string(), &turn.process, secrets.collect()).await
+    }
+
+    async fn is_started(&self, id: &ProviderId, turn: TurnId) -> Result<bool, Error> {
+        let place = spool::turn_directory(&self.find(id)?, &turn.to_string());
+        blocking(move || place.try_exists().map_err(|source| unreadable(&place, source))).await
+    }
+
+    async fn signal(&self, id: &ProviderId, turn: TurnId, signal: TurnSignal) -> Result<(), Error> {
+        let grace = match signal {
+            TurnSignal::Interrupt => INTERRUPT_GRACE,
+            TurnSignal::Kill => Duration::ZERO,
+        };
+        self.done(id, Request::EndTurn { turn: turn.to_string(), grace_ms: millis(grace) }).await
+    }
+
+    async fn follow(&self, id: &ProviderId, turn: TurnId, from: Offsets) -> Result<Box<dyn Follower>, Error> {
+        let (directory, ticks) = (self.find(id)?, self.ticker.subscribe()?);
+        let turn = turn.to_string();
+        let follower = blocking(move || follow::SpoolFollower::new(directory, turn, from, ticks)).await?;
+        Ok(Box::new(follower))
+    }
+
+    async fn run(&self, id: &ProviderId, process: &Process, limit: Duration) -> Result<Output, Error> {
+        run::run(self, id, process, limit).await
+    }
+
+    async fn limits(&self, id: &ProviderId) -> Limits {
+        match self.ask(id, Request::Status).await {
+            Ok(Response::Status(status)) if status.limits_enforced => Limits::Enforced,
+            // Not known to hold is not holding.
+            Ok(_) | Err(_) => Limits::Advisory,
+        }
+    }
+}
+
+impl Local {
+    async fn start(&self, id: &ProviderId, turn: String, process: &Process, secrets: Vec<String>) -> Result<(), Error> {
+        let mut redact = secrets;
+        let mut variable = |(name, value): &(String, EnvValue)| match value {
+            EnvValue::Plain(value) => (name.clone(), value.clone()),
+            EnvValue::Secret(secret) => {
+                redact.push(secret.expose().to_owned());
+                (name.clone(), secret.expose().to_owned())
+            }
+        };
+        let env = process.env.iter().map(&mut variable).collect();
+        let request = Request::StartTurn(StartTurn { turn, argv: process.argv.clone(), env, redact });
+        match keeper::ask(self.find(id)?, request, process.stdin.clone()).await? {
+            Response::Started { .. } => Ok(()),
+            other => Err(keeper::unexpected(other)),
+        }
+    }
+}
+
+fn start_spec(spec: &Provision, jail: &Jail) -> StartSpec {
+    StartSpec {
+        version: VERSION,
+        directory: spec.directory.clone(),
+        workspace: spec.workspace.clone(),
+        home: spec.directory.join("home"),
+        read_only: spec.read_only.clone(),
+        network: match spec.network {
+            NetworkMode::Open => Network::Open,
+            NetworkMode::Listed => Network::Listed,
+            NetworkMode::None => Network::None,
+        },
+        allowed_hosts: spec.allowed_hosts.clone(),
+        variables: spec.variables.clone(),
+        memory_mb: spec.memory_mb,
+        cpus: spec.cpus,
+        lifetime_ms: millis(spec.lifetime),
+        on_timeout: match spec.on_timeout {
+            OnTimeout::Kill => KeeperOnTimeout::Kill,
+            OnTimeout::Pause => KeeperOnTimeout::Pause,
+        },
+        bwrap: jail.program.clone(),
+        bwrap_version: jail.version,
+    }
+}
+
+fn has_timed_out(directory: &Path) -> bool {
+    let ended = std::fs::read(directory.join(spool::ENDED)).ok();
+    let record = ended.and_then(|bytes| serde_json::from_slice::<EndedRecord>(&bytes).ok());
+    record.is_some_and(|record| record.reason == EndReason::TimedOut)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn unreadable(path: &Path, source: std::io::Error) -> Error {
+    Error::Io { what: path.display().to_string(), source }
+}
+
+/// Does what may block where blocking is allowed.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // The runtime is going down, and with it whoever asked.
+        Err(_) => Err(Error::Gone),
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests;
