@@ -48,7 +48,10 @@ pub(crate) enum Heard {
     /// A turn's leader has ended.
     Exited { turn: String, leader: Leader },
     /// The jail is gone, and with it everything inside.
-    #[cfg_attr(target_os = "macos", expect(dead_code, reason = "a jail without a pid 1 of its own cannot go by itself"))]
+    #[cfg_attr(
+        target_os = "macos",
+        expect(dead_code, reason = "a jail without a pid 1 of its own cannot go by itself")
+    )]
     Gone,
 }
 

@@ -76,14 +76,15 @@ impl Jail {
         let is_there = Arc::new(AtomicBool::new(false));
         let hears = Arc::clone(&is_there);
         let ready = (|| {
-            let mut text = String::new();
-            info.read_to_string(&mut text)?;
             let control = Control::new(ours, move |news| {
                 if hears.load(Ordering::Acquire) {
                     heard(news)
                 }
             })?;
             control.wait_until_ready()?;
+            // Written before init began: whatever hangs, hung above, where there is a limit.
+            let mut text = String::new();
+            info.read_to_string(&mut text)?;
             let pid = child_pid(&text).ok_or_else(|| io::Error::other("bubblewrap does not say who pid 1 is"))?;
             Ok((control, Identity::of(pid)?))
         })();

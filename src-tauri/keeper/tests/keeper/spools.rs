@@ -45,15 +45,16 @@ fn assert_found_nowhere(folder: &Path) {
 
 #[test]
 fn no_secret_is_on_any_command_line_or_outside_the_agents_environment() {
+    const OTHER: &str = "sk-ant-api03-another-canary-9876543210"; // Other tests put theirs in other environments.
     let sandbox = Sandbox::start();
-    let turn = sandbox.begin_with("echo here; sleep 60", &[("KEY", KEY)], &[KEY]);
+    let turn = sandbox.begin_with("echo here; sleep 60", &[("KEY", OTHER)], &[OTHER]);
     sandbox.wait_for_output(&turn, "here");
     let holders = |file: &str| {
         let numbers =
             fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
         let has_it = |pid: &i32| {
             let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-            bytes.windows(KEY.len()).any(|window| window == KEY.as_bytes())
+            bytes.windows(OTHER.len()).any(|window| window == OTHER.as_bytes())
         };
         numbers.filter(has_it).collect::<Vec<i32>>()
     };
