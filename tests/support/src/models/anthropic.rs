@@ -35,7 +35,8 @@ impl Answer {
             _ if is_side_request => "Mock title".to_owned(),
             Text::Said(text) => text.clone(),
             Text::Closing => {
-                let first: String = conversation.said.first().map(|said| said.chars().take(120).collect()).unwrap_or_default();
+                let first: String =
+                    conversation.said.first().map(|said| said.chars().take(120).collect()).unwrap_or_default();
                 let count = conversation.said.len();
                 format!("All done. I have seen {count} user message(s); the first was: \"{first}\"")
             }

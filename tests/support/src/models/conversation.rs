@@ -69,7 +69,8 @@ fn text_of(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
         Value::Array(blocks) => {
-            let texts = blocks.iter().filter(|block| block["type"] == "text").filter_map(|block| block["text"].as_str());
+            let texts =
+                blocks.iter().filter(|block| block["type"] == "text").filter_map(|block| block["text"].as_str());
             texts.collect::<Vec<_>>().join("\n")
         }
         _ => String::new(),
@@ -79,9 +80,10 @@ fn text_of(content: &Value) -> String {
 /// The agent tells the model its directory somewhere in the system prompt or in a reminder.
 fn directory(body: &Value) -> Option<String> {
     match body {
-        Value::String(text) => {
-            DIRECTORY.captures(text).and_then(|found| found.get(1)).map(|path| path.as_str().trim_end_matches('.').into())
-        }
+        Value::String(text) => DIRECTORY
+            .captures(text)
+            .and_then(|found| found.get(1))
+            .map(|path| path.as_str().trim_end_matches('.').into()),
         Value::Array(values) => values.iter().find_map(directory),
         Value::Object(values) => values.values().find_map(directory),
         _ => None,

@@ -61,7 +61,8 @@ pub(super) struct Refusal {
 
 /// Colours, cursor movements, a title, a bell, a control character and bytes that are not UTF-8.
 const ANSI_COMMAND: &str = r"printf '\033[31mred\033[0m \033[1;32mbold green\033[0m\r\nunicode: \xe2\x9c\x93 \xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e \xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x92\xbb\nbell:\a tab:\t nul-adjacent:\001 bad-utf8:\xff\xfe end\n\033]0;title\007\033[2K\033[1G done\n'";
-const ANSI_TEXT: &str = "Printing colours \u{1b}[35mmagenta\u{1b}[0m ✓ 日本語 👩\u{200d}💻 and \"quotes\" \\ back\u{2028}slash.";
+const ANSI_TEXT: &str =
+    "Printing colours \u{1b}[35mmagenta\u{1b}[0m ✓ 日本語 👩\u{200d}💻 and \"quotes\" \\ back\u{2028}slash.";
 const COMMIT_COMMAND: &str = "git add -A && git commit -q -m \"Add hello.txt\" && git log --oneline | head -3";
 
 /// The file the model writes in the scenario `happy`.

@@ -221,7 +221,8 @@ async fn answer(
 
     if method == Method::HEAD || path.ends_with("/count_tokens") || path.ends_with("/models") {
         memory.remember(seen);
-        let model = json!({"id": "mock-model", "type": "model", "display_name": "Mock", "created_at": "2025-01-01T00:00:00Z"});
+        let model =
+            json!({"id": "mock-model", "type": "model", "display_name": "Mock", "created_at": "2025-01-01T00:00:00Z"});
         let value = match path.ends_with("/models") {
             true => json!({"data": [model], "has_more": false}),
             false => json!({"input_tokens": 1234}),
@@ -295,7 +296,9 @@ fn json_response(status: u16, value: &Value, headers: HeaderMap) -> Response {
 
 /// `/s/NAME/rest` is the scenario NAME and `/rest`.
 fn split_scenario(path: &str) -> (Option<&str>, &str) {
-    let Some((name, rest)) = path.strip_prefix("/s/").and_then(|path| path.split_once('/')) else { return (None, path) };
+    let Some((name, rest)) = path.strip_prefix("/s/").and_then(|path| path.split_once('/')) else {
+        return (None, path);
+    };
     (Some(name), &path[path.len() - rest.len() - 1..])
 }
 
@@ -332,7 +335,8 @@ mod tests {
     fn a_server_ends_with_its_value_even_while_a_client_waits_in_silence() {
         let server = ModelServer::start().unwrap();
         let mut client = std::net::TcpStream::connect(server.address()).unwrap();
-        let body = r#"{"stream":true,"tools":[{"name":"Bash"}],"messages":[{"role":"user","content":"[[scenario:hang]]"}]}"#;
+        let body =
+            r#"{"stream":true,"tools":[{"name":"Bash"}],"messages":[{"role":"user","content":"[[scenario:hang]]"}]}"#;
         let head = format!("POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}", body.len());
         std::io::Write::write_all(&mut client, head.as_bytes()).unwrap();
         let mut first = [0; 12];
