@@ -114,9 +114,9 @@ fn a_refused_key_and_a_rate_limit_are_told_apart() {
 }
 
 #[test]
-fn a_broken_connection_is_seen_as_one() {
+fn a_broken_connection_is_tried_again_and_what_came_is_kept() {
     let (server, repository) = (ModelServer::start().unwrap(), Repository::ordinary().unwrap());
     let Some(outcome) = claude(&repository, &server.url_of("drop"), &["Work"]) else { return };
     assert!(server.work().len() >= 2, "it tries again");
-    assert_eq!(outcome.result()["is_error"], true, "{}", outcome.result());
+    assert_eq!(outcome.result()["result"], "This text is cut off in the mid", "as in the recordings of this agent");
 }

@@ -40,7 +40,7 @@ pub struct Desktop {
 /// A WebKitWebDriver: it starts the app and speaks WebDriver.
 #[derive(Debug)]
 pub struct Driver {
-    _program: Guarded,
+    program: Guarded,
     address: SocketAddr,
     log: PathBuf,
 }
@@ -104,9 +104,9 @@ impl Desktop {
         let automation = [("TAURI_AUTOMATION", "true"), ("TAURI_WEBVIEW_AUTOMATION", "true")];
         let program = driver.envs(automation).envs(more.iter().copied()).log_to(&log)?.start()?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut driver = Driver { _program: program, address, log };
+        let mut driver = Driver { program, address, log };
         until(READY, || {
-            if !driver._program.is_running() {
+            if !driver.program.is_running() {
                 bail!("WebKitWebDriver ended: {}", driver.log());
             }
             Ok(TcpStream::connect(address).is_ok())
@@ -150,6 +150,10 @@ impl Drop for Desktop {
 impl Driver {
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.program.pid()
     }
 
     /// What the driver and the app it started printed so far.
