@@ -200,6 +200,8 @@ impl App {
     /// A picture of the whole window.
     pub(crate) async fn screenshot(&self, name: &str) -> anyhow::Result<()> {
         fs::create_dir_all(&self.shots)?;
+        let drawn = "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done(true)))";
+        self.client.execute_async(drawn, vec![]).await?;
         let picture = self.client.screenshot().await?;
         Ok(fs::write(self.shots.join(format!("{name}.png")), picture)?)
     }
