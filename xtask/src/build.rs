@@ -52,14 +52,27 @@ struct Artifact {
 pub const FEATURES: &str = "custom-protocol";
 
 pub fn app(place: &Place, profile: Profile) -> anyhow::Result<Programs> {
-    let packages = ["--package", "codecourier", "--package", "courier-engine", "--package", "courier-keeper", "--bins"];
+    let packages = [
+        "--package",
+        "codecourier",
+        "--package",
+        "courier-engine",
+        "--package",
+        "courier-keeper",
+        "--bins",
+        "--features",
+        FEATURES,
+    ];
     let release = if profile == Profile::Release { &["--release"][..] } else { &[] };
     programs(&build(place, &[&packages[..], release].concat())?)
 }
 
 /// Builds every program and every test of the workspace.
 pub fn everything(place: &Place) -> anyhow::Result<Built> {
-    let artifacts = build(place, &["--workspace", "--bins", "--tests"])?;
+    // This program is running and cannot be replaced everywhere; its tests lie elsewhere.
+    let features = ["--workspace", "--exclude", "xtask", "--bins", "--tests", "--features", FEATURES];
+    let mut artifacts = build(place, &features)?;
+    artifacts.extend(build(place, &["--package", "xtask", "--tests"])?);
     let programs = programs(&artifacts)?;
     let tests = artifacts.into_iter().filter(|artifact| artifact.is_test).map(|artifact| TestProgram {
         package: artifact.package,
@@ -72,7 +85,7 @@ pub fn everything(place: &Place) -> anyhow::Result<Built> {
 
 fn build(place: &Place, selection: &[&str]) -> anyhow::Result<Vec<Artifact>> {
     let mut artifacts = Vec::new();
-    let cargo = place.cargo().args(["build", "--features", FEATURES, "--message-format", "json-render-diagnostics"]);
+    let cargo = place.cargo().args(["build", "--message-format", "json-render-diagnostics"]);
     let status = cargo.args(selection).read(|line| artifacts.extend(read(line)))?;
     if !status.success() {
         bail!("the build failed");

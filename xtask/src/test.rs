@@ -84,13 +84,10 @@ fn everything(
             return Ok(());
         }
     };
-    let claude = match agents::claude(place) {
-        Ok(program) => Some(program),
-        Err(error) => {
-            tally.stage_failed("agents", &error);
-            None
-        }
-    };
+    let drives_agents = is_wanted(Part::Engine) || is_wanted(Part::Journeys);
+    let claude = drives_agents
+        .then(|| agents::claude(place))
+        .and_then(|installed| installed.inspect_err(|error| tally.stage_failed("agents", error)).ok());
     for test in order(&built.tests) {
         let part = part_of(test);
         if !is_wanted(part) {
