@@ -18,16 +18,17 @@ impl Tally {
 
     /// A test program ended: with these counts, or without a word.
     pub fn program_ended(&mut self, name: &str, counts: Option<Counts>, is_good: bool) {
+        let bad_end = if counts.is_some() { "ended badly although no test failed" } else { "ended without a result" };
         let counts = counts.unwrap_or_default();
         self.passed += counts.passed;
         self.failed += counts.failed;
         match (is_good, counts.failed) {
             (true, 0) => {}
             (_, failed @ 1..) => self.failures.push(format!("{name}: {failed} failed")),
-            // It died (a signal, an abort) before it could count.
+            // It died (a signal, an abort), or something went wrong outside its tests.
             (false, 0) => {
                 self.failed += 1;
-                self.failures.push(format!("{name}: ended without a result"));
+                self.failures.push(format!("{name}: {bad_end}"));
             }
         }
     }
