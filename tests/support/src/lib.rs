@@ -1,1 +1,9 @@
-//! placeholder
+//! Stand-ins and harness for the tests: a scripted model server, temporary repositories, a private desktop to run the
+//! app on, and a look at what runs.
+
+#[cfg(target_os = "linux")]
+pub mod desktop;
+pub mod models;
+#[cfg(target_os = "linux")]
+pub mod processes;
+pub mod repositories;

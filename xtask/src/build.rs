@@ -1,0 +1,146 @@
+//! Building with cargo. The app is always built with its files inside (`custom-protocol`) and tests are always built
+//! for the whole workspace at once: one set of features, so that nothing is built twice.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+use crate::place::Place;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    Dev,
+    Release,
+}
+
+/// What the app consists of.
+#[derive(Debug)]
+pub struct Programs {
+    pub app: PathBuf,
+    /// The command line over the same engine.
+    pub courier: PathBuf,
+    /// The app looks for it beside itself.
+    pub keeper: PathBuf,
+}
+
+/// A program full of tests.
+#[derive(Debug)]
+pub struct TestProgram {
+    pub package: String,
+    pub target: String,
+    pub program: PathBuf,
+    /// The package's folder: tests run there, as cargo does it.
+    pub folder: PathBuf,
+}
+
+#[derive(Debug)]
+pub struct Built {
+    pub programs: Programs,
+    pub tests: Vec<TestProgram>,
+}
+
+/// One compiled program, as cargo reports it.
+struct Artifact {
+    package: String,
+    target: String,
+    program: PathBuf,
+    folder: PathBuf,
+    is_test: bool,
+}
+
+pub const FEATURES: &str = "custom-protocol";
+
+pub fn app(place: &Place, profile: Profile) -> anyhow::Result<Programs> {
+    let packages = [
+        "--package",
+        "codecourier",
+        "--package",
+        "courier-engine",
+        "--package",
+        "courier-keeper",
+        "--bins",
+        "--features",
+        FEATURES,
+    ];
+    let release = if profile == Profile::Release { &["--release"][..] } else { &[] };
+    programs(&build(place, &[&packages[..], release].concat())?)
+}
+
+/// Builds every program and every test of the workspace.
+pub fn everything(place: &Place) -> anyhow::Result<Built> {
+    // This program is running and cannot be replaced everywhere; its tests lie elsewhere.
+    let features = ["--workspace", "--exclude", "xtask", "--bins", "--tests", "--features", FEATURES];
+    let mut artifacts = build(place, &features)?;
+    artifacts.extend(build(place, &["--package", "xtask", "--tests"])?);
+    let programs = programs(&artifacts)?;
+    let tests = artifacts.into_iter().filter(|artifact| artifact.is_test).map(|artifact| TestProgram {
+        package: artifact.package,
+        target: artifact.target,
+        program: artifact.program,
+        folder: artifact.folder,
+    });
+    Ok(Built { programs, tests: tests.collect() })
+}
+
+fn build(place: &Place, selection: &[&str]) -> anyhow::Result<Vec<Artifact>> {
+    let mut artifacts = Vec::new();
+    let cargo = place.cargo().args(["build", "--message-format", "json-render-diagnostics"]);
+    let status = cargo.args(selection).read(|line| artifacts.extend(read(line)))?;
+    if !status.success() {
+        bail!("the build failed");
+    }
+    Ok(artifacts)
+}
+
+fn read(line: &str) -> Option<Artifact> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    let program = PathBuf::from(message["executable"].as_str()?);
+    let manifest = PathBuf::from(message["manifest_path"].as_str()?);
+    let folder = manifest.parent()?.to_owned();
+    Some(Artifact {
+        package: package_name(message["package_id"].as_str()?).to_owned(),
+        target: message["target"]["name"].as_str()?.to_owned(),
+        program,
+        folder,
+        is_test: message["profile"]["test"] == true,
+    })
+}
+
+/// `path+file:///repo/tests/support#courier-test-support@0.1.0`, or `path+file:///repo/xtask#0.1.0` where the folder
+/// bears the package's name.
+fn package_name(id: &str) -> &str {
+    let (source, fragment) = id.split_once('#').unwrap_or((id, ""));
+    match fragment.split_once('@') {
+        Some((name, _)) => name,
+        None => source.rsplit('/').next().unwrap_or(source),
+    }
+}
+
+fn programs(artifacts: &[Artifact]) -> anyhow::Result<Programs> {
+    let find = |target: &str| {
+        let found = artifacts.iter().find(|artifact| !artifact.is_test && artifact.target == target);
+        found.map(|artifact| artifact.program.clone()).with_context(|| format!("the build made no {target}"))
+    };
+    Ok(Programs { app: find("codecourier")?, courier: find("courier")?, keeper: find("courier-keeper")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_are_named_with_or_without_their_folder() {
+        assert_eq!(package_name("path+file:///repo/tests/support#courier-test-support@0.1.0"), "courier-test-support");
+        assert_eq!(package_name("path+file:///repo/xtask#0.1.0"), "xtask");
+    }
+
+    #[test]
+    fn test_programs_are_told_from_programs() {
+        let line = r#"{"reason":"compiler-artifact","package_id":"path+file:///r/xtask#0.1.0","manifest_path":"/r/xtask/Cargo.toml","target":{"name":"xtask"},"profile":{"test":true},"executable":"/t/debug/deps/xtask-1"}"#;
+        let artifact = read(line).unwrap();
+        assert!(artifact.is_test);
+        assert_eq!((artifact.package.as_str(), artifact.folder), ("xtask", PathBuf::from("/r/xtask")));
+        assert!(read(r#"{"reason":"build-finished","success":true}"#).is_none());
+    }
+}
