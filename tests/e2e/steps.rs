@@ -73,6 +73,10 @@ impl App {
     }
 
     pub(crate) async fn open_sandbox(&self, id: &str) -> anyhow::Result<()> {
+        // In a narrow window the page stands where the list was.
+        if self.look("back").await?.is_some() {
+            self.click("back").await?;
+        }
         self.click(&format!("[data-testid=\"sandbox-row\"][data-id=\"{id}\"]")).await?;
         self.see("status-badge").await?;
         Ok(())

@@ -100,11 +100,22 @@ pub fn settle_orphans(directory: &Path) -> io::Result<()> {
 /// Writes a file so that it is there whole or not at all, also after the power went.
 pub fn write_whole(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let draft = directory.join(format!(".{name}.new"));
-    let mut file = private_file().create(true).truncate(true).write(true).open(&draft)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
+    draft_file(&draft, bytes)?.sync_all()?;
     fs::rename(&draft, directory.join(name))?;
     sync_directory(directory)
+}
+
+/// Writes a file so that whoever reads it sees it whole; for what means nothing once the machine was restarted.
+pub fn write_at_once(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let draft = directory.join(format!(".{name}.new"));
+    draft_file(&draft, bytes)?;
+    fs::rename(&draft, directory.join(name))
+}
+
+fn draft_file(path: &Path, bytes: &[u8]) -> io::Result<File> {
+    let mut file = private_file().create(true).truncate(true).write(true).open(path)?;
+    file.write_all(bytes)?;
+    Ok(file)
 }
 
 /// Takes the lock of a sandbox's keeper for as long as the file lives; `None`: another keeper has it.

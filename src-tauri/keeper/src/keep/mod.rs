@@ -153,7 +153,7 @@ fn make(spec: StartSpec) -> io::Result<sandbox::Sandbox> {
     let variables = variables(&spec, &listeners)?;
     proxy::serve(&spec, listeners)?;
     let record = KeeperRecord { version: VERSION, keeper: Identity::own()?, init: jail.init().cloned() };
-    spool::write_whole(&directory, spool::RECORD, &serde_json::to_vec(&record)?)?;
+    spool::write_at_once(&directory, spool::RECORD, &serde_json::to_vec(&record)?)?;
     let server = server::start(socket::bind(&directory)?, events.clone())?;
     sandbox::Sandbox::new(spec, jail, variables, server, (events, inbox))
 }

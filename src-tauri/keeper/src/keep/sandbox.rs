@@ -287,6 +287,9 @@ impl Sandbox {
         }
         let stage = Stage::Asking { until: Instant::now() + grace + APP_GRACE };
         self.ending = Some(Ending { reason, stage, answers: Vec::new() });
+        if self.turns.is_empty() {
+            self.kill_everything();
+        }
     }
 
     fn kill_everything(&mut self) {

@@ -155,7 +155,7 @@ impl Stream {
 
     /// Makes sure the bytes outlive the machine.
     pub(super) fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
+        if self.length == 0 { Ok(()) } else { self.file.sync_data() }
     }
 
     /// From here on, what comes goes to another file, up to a length, and then nowhere; never to a full pipe, which

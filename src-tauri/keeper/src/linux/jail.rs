@@ -70,9 +70,27 @@ impl Arguments {
         self.words.extend([from, to].map(|path| path.as_os_str().as_bytes().to_vec()));
     }
 
-    fn add_file(&mut self, bytes: &[u8], option: &str, to: &str) -> io::Result<()> {
+    /// One entry of `/etc`, if it is there. Files are copied and links made anew: each bind costs bubblewrap a reading
+    /// of the whole mount table, and the jail is to be there in milliseconds.
+    fn add_setting(&mut self, place: &Path) -> io::Result<()> {
+        let Ok(real) = fs::canonicalize(place) else { return Ok(()) };
+        match fs::read_link(place) {
+            Ok(target) if real.starts_with("/usr") => self.add_path("--symlink", &target, place),
+            _ if real.is_dir() => self.add_path("--ro-bind", &real, place),
+            _ => {
+                if let Ok(bytes) = fs::read(&real) {
+                    self.add_file(&bytes, place)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A file with these bytes; read-only once the root is.
+    fn add_file(&mut self, bytes: &[u8], to: &Path) -> io::Result<()> {
         let number = self.hold(bytes)?.to_string();
-        self.add([option, &number, to]);
+        self.add(["--perms", "0444"]);
+        self.add_path("--file", Path::new(&number), to);
         Ok(())
     }
 
@@ -102,14 +120,14 @@ pub(super) fn arguments(spec: &StartSpec, own_program: &Path, info: RawFd) -> io
         }
     }
     for place in ETC.iter().map(|name| Path::new("/etc").join(name)) {
-        jail.add_path("--ro-bind-try", &place, &place);
+        jail.add_setting(&place)?;
     }
     let home = spec.home.to_string_lossy();
     let passwd = format!("{PASSWD}courier:x:1000:1000:courier:{home}:/bin/sh\n");
-    jail.add_file(passwd.as_bytes(), "--ro-bind-data", "/etc/passwd")?;
-    jail.add_file(GROUP.as_bytes(), "--ro-bind-data", "/etc/group")?;
-    jail.add_file(HOSTS.as_bytes(), "--ro-bind-data", "/etc/hosts")?;
-    jail.add_file(HOSTNAME.as_bytes(), "--ro-bind-data", "/etc/hostname")?;
+    jail.add_file(passwd.as_bytes(), Path::new("/etc/passwd"))?;
+    jail.add_file(GROUP.as_bytes(), Path::new("/etc/group"))?;
+    jail.add_file(HOSTS.as_bytes(), Path::new("/etc/hosts"))?;
+    jail.add_file(HOSTNAME.as_bytes(), Path::new("/etc/hostname"))?;
     // Read-only: where the app runs as root, the agent is root to the kernel too, without capabilities, and that is
     // enough to write `/proc/sys/kernel/core_pattern` or `/proc/irq`. (Bubblewrap covers them only if the *folders*
     // can be written, which they never can.)

@@ -95,6 +95,15 @@ fn when_its_time_is_over_the_turns_are_ended_and_it_goes() {
 }
 
 #[test]
+fn an_idle_sandbox_goes_as_soon_as_the_app_had_its_chance() {
+    let mut draft = Draft::new();
+    draft.spec.lifetime_ms = 10;
+    let began = std::time::Instant::now();
+    draft.start().wait_until_gone();
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[test]
 fn an_extension_moves_the_end() {
     let mut draft = Draft::new();
     draft.spec.lifetime_ms = 200;
