@@ -64,6 +64,7 @@ pub fn run() -> ExitCode {
 
 /// Opens the engine and wires it to the window; where it cannot be opened, says why and leaves everything as it is.
 fn start<R: Runtime>(app: &AppHandle<R>) -> Result<(), Box<dyn std::error::Error>> {
+    app.manage(ipc::Outside::new(app));
     let home = home(app)?;
     log::start(&home);
     let config = courier_engine::desktop::config(home);

@@ -17,10 +17,10 @@ use tauri_specta::Event;
 
 use crate::{ipc::Navigate, quit, show};
 
-const ICON: &[u8] = include_bytes!("../../icons/tray-idle.png");
-const ICON_RUNNING: &[u8] = include_bytes!("../../icons/tray-running.png");
-const ICON_PAUSED: &[u8] = include_bytes!("../../icons/tray-paused.png");
-const ICON_ERROR: &[u8] = include_bytes!("../../icons/tray-error.png");
+const ICON: &[u8] = include_bytes!("../../icons/tray/idle.png");
+const ICON_RUNNING: &[u8] = include_bytes!("../../icons/tray/running.png");
+const ICON_PAUSED: &[u8] = include_bytes!("../../icons/tray/paused.png");
+const ICON_ERROR: &[u8] = include_bytes!("../../icons/tray/error.png");
 /// How much of a title a menu shows, in characters.
 const TITLE: usize = 40;
 

@@ -4,7 +4,7 @@ use courier_engine::engine::{Check, CheckState, Engine, Report};
 use serde::Serialize;
 use specta::Type;
 use tauri::{AppHandle, Runtime, State};
-use tauri_plugin_dialog::DialogExt;
+use tauri_plugin_dialog::{DialogExt, FilePath};
 use tauri_plugin_opener::OpenerExt;
 use tokio::sync::oneshot;
 
@@ -81,23 +81,45 @@ pub async fn doctor_run(engine: State<'_, Engine>) -> Result<DoctorReport, IpcEr
     Ok(engine.doctor().await?.into())
 }
 
+/// What the window needs of the desktop. Commands are the same for every runtime, so what depends on it is put behind
+/// plain functions when the app starts.
+pub(crate) struct Outside {
+    version: String,
+    open_link: Box<dyn Fn(&str) -> Result<(), tauri_plugin_opener::Error> + Send + Sync>,
+    choose_folder: Box<dyn Fn(oneshot::Sender<Option<FilePath>>) + Send + Sync>,
+}
+
+impl Outside {
+    pub(crate) fn new<R: Runtime>(app: &AppHandle<R>) -> Self {
+        let (opener, dialogs) = (app.clone(), app.clone());
+        Self {
+            version: app.package_info().version.to_string(),
+            open_link: Box::new(move |url| opener.opener().open_url(url, None::<&str>)),
+            choose_folder: Box::new(move |reply| {
+                // The asker may have gone with its page.
+                dialogs.dialog().file().pick_folder(move |folder| _ = reply.send(folder));
+            }),
+        }
+    }
+}
+
 /// Opens a link outside, once the person has agreed to its whole target.
 #[tauri::command]
 #[specta::specta]
-pub async fn link_open<R: Runtime>(app: AppHandle<R>, url: String) -> Result<(), IpcError> {
+pub async fn link_open(outside: State<'_, Outside>, url: String) -> Result<(), IpcError> {
     // What an agent printed must not start a program: only what a browser or a mail program opens.
     if !["https://", "http://", "mailto:"].iter().any(|scheme| url.starts_with(scheme)) {
         return Err(IpcError::invalid(format!("{url:?} is not a web or mail address")));
     }
-    app.opener().open_url(&url, None::<&str>).map_err(|error| IpcError::invalid(error.to_string()))
+    (outside.open_link)(&url).map_err(|error| IpcError::invalid(error.to_string()))
 }
 
 /// A native folder chooser; null when dismissed.
 #[tauri::command]
 #[specta::specta]
-pub async fn folder_choose<R: Runtime>(app: AppHandle<R>) -> Result<Option<String>, IpcError> {
+pub async fn folder_choose(outside: State<'_, Outside>) -> Result<Option<String>, IpcError> {
     let (sender, receiver) = oneshot::channel();
-    app.dialog().file().pick_folder(move |folder| _ = sender.send(folder));
+    (outside.choose_folder)(sender);
     let chosen = receiver.await.unwrap_or(None);
     Ok(chosen.and_then(|folder| folder.into_path().ok()).map(|path| path.display().to_string()))
 }
@@ -105,9 +127,9 @@ pub async fn folder_choose<R: Runtime>(app: AppHandle<R>) -> Result<Option<Strin
 /// What this build is.
 #[tauri::command]
 #[specta::specta]
-pub async fn app_info<R: Runtime>(app: AppHandle<R>, engine: State<'_, Engine>) -> Result<AppInfo, IpcError> {
+pub async fn app_info(outside: State<'_, Outside>, engine: State<'_, Engine>) -> Result<AppInfo, IpcError> {
     Ok(AppInfo {
-        version: app.package_info().version.to_string(),
+        version: outside.version.clone(),
         data_directory: engine.home().display().to_string(),
         platform: std::env::consts::OS.to_owned(),
     })

@@ -11,6 +11,7 @@ mod transcript;
 
 pub use changes::{Changed, Navigate};
 pub use error::IpcError;
+pub(crate) use app::Outside;
 pub(crate) use changes::forward;
 pub(crate) use transcript::Subscriptions;
 

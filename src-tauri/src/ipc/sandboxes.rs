@@ -20,7 +20,9 @@ use super::{
 /// One of the engine's words, on the wire.
 macro_rules! wire_word {
     ($name:ident { $($variant:ident = $code:literal),+ $(,)? }) => {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, Type)]
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize, specta::Type,
+        )]
         pub enum $name { $(#[serde(rename = $code)] $variant),+ }
 
         impl From<model::$name> for $name {

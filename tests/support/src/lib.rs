@@ -6,4 +6,5 @@ pub mod desktop;
 pub mod models;
 #[cfg(target_os = "linux")]
 pub mod processes;
+pub mod provider;
 pub mod repositories;
