@@ -15,7 +15,7 @@ use super::{error::IpcError, millis};
 #[serde(rename_all = "camelCase")]
 pub struct DoctorReport {
     checks: Vec<DoctorCheck>,
-    ran_at: f64,
+    ran_at: i64,
 }
 
 /// One thing the app needs, or can use.

@@ -10,16 +10,16 @@ use tauri::{AppHandle, Runtime};
 use tauri_specta::Event;
 use tokio::sync::broadcast;
 
-use super::{number, projects::Project, sandboxes::Sandbox};
+use super::{projects::Project, sandboxes::Sandbox};
 
 /// Something changed. A change whose revision is not newer than what is shown is ignored.
 #[derive(Clone, Debug, Serialize, Type, Event)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub enum Changed {
-    Sandbox { revision: f64, sandbox: Box<Sandbox> },
-    Project { revision: f64, project: Project },
-    Credentials { revision: f64 },
-    Settings { revision: f64 },
+    Sandbox { revision: u64, sandbox: Box<Sandbox> },
+    Project { revision: u64, project: Project },
+    Credentials { revision: u64 },
+    Settings { revision: u64 },
 }
 
 /// The tray, a notification or a second start asks the window to show something.
@@ -67,12 +67,12 @@ async fn read(
         Change::Sandbox(id) => {
             let row = engine.sandbox_get(id).await.ok()?;
             each(&row);
-            Changed::Sandbox { revision: number(revision), sandbox: Box::new(Sandbox::at(revision, row)) }
+            Changed::Sandbox { revision: revision, sandbox: Box::new(Sandbox::at(revision, row)) }
         }
         Change::Project(id) => {
-            Changed::Project { revision: number(revision), project: engine.project_get(id).await.ok()?.into() }
+            Changed::Project { revision: revision, project: engine.project_get(id).await.ok()?.into() }
         }
-        Change::Credentials => Changed::Credentials { revision: number(revision) },
-        Change::Settings => Changed::Settings { revision: number(revision) },
+        Change::Credentials => Changed::Credentials { revision: revision },
+        Change::Settings => Changed::Settings { revision: revision },
     })
 }

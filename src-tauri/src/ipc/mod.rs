@@ -19,7 +19,10 @@ use tauri_specta::{Builder, collect_commands, collect_events};
 
 /// The whole surface, in one readable list.
 pub fn surface<R: tauri::Runtime>() -> Builder<R> {
+    // One shape per type in both directions, and integers as numbers: none here comes near 2^53.
     Builder::<R>::new()
+        .disable_serde_phases()
+        .dangerously_cast_bigints_to_number()
         .commands(collect_commands![
             projects::project_list,
             projects::project_add,
@@ -56,17 +59,11 @@ pub fn surface<R: tauri::Runtime>() -> Builder<R> {
 }
 
 /// Times as the window has them: Unix milliseconds.
-fn millis(at: courier_engine::model::Timestamp) -> f64 {
-    number(u64::try_from(at.millis()).unwrap_or(0))
+fn millis(at: courier_engine::model::Timestamp) -> i64 {
+    at.millis()
 }
 
 /// A duration in milliseconds.
-fn duration(duration: std::time::Duration) -> f64 {
-    number(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// A count as the window has it. Exact below 2^53, which no count here reaches.
-#[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
-fn number(count: u64) -> f64 {
-    count as f64
+fn duration(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

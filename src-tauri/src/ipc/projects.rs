@@ -23,7 +23,7 @@ pub struct Project {
     active_sandboxes: u32,
     sandboxes: u32,
     is_sample: bool,
-    created_at: f64,
+    created_at: i64,
 }
 
 impl From<ProjectRow> for Project {
@@ -47,6 +47,7 @@ impl From<ProjectRow> for Project {
 pub struct NewSandboxDefaults {
     agent: AgentKind,
     provider: ProviderKind,
+    #[specta(type = u32)]
     timeout_minutes: f64,
     memory_mb: u32,
     cpus: u32,

@@ -14,7 +14,7 @@ use tauri::State;
 use super::{
     duration,
     error::{IpcError, id},
-    millis, number,
+    millis,
 };
 
 /// One of the engine's words, on the wire.
@@ -82,15 +82,15 @@ pub struct Sandbox {
     provider: ProviderKind,
     is_working: bool,
     queued: u32,
-    created_at: f64,
-    started_at: Option<f64>,
-    ended_at: Option<f64>,
-    expires_at: Option<f64>,
+    created_at: i64,
+    started_at: Option<i64>,
+    ended_at: Option<i64>,
+    expires_at: Option<i64>,
     /// Running milliseconds left while paused (the clock stands still).
-    remaining_ms: Option<f64>,
+    remaining_ms: Option<u64>,
     is_deleted: bool,
     is_unsaved: bool,
-    revision: f64,
+    revision: u64,
 }
 
 /// What happened to a sandbox that is `error`, and what to do about it.
@@ -134,7 +134,7 @@ impl Sandbox {
             remaining_ms: row.remaining.map(duration),
             is_deleted: row.deleted_at.is_some(),
             is_unsaved: row.is_unsaved,
-            revision: number(revision),
+            revision: revision,
         }
     }
 }
@@ -147,6 +147,7 @@ pub struct SandboxDetails {
     agent_name: String,
     agent_version: Option<String>,
     billed_to: Option<String>,
+    #[specta(type = u32)]
     timeout_minutes: f64,
     on_timeout: OnTimeout,
     memory_mb: u32,
@@ -163,8 +164,8 @@ pub struct SandboxDetails {
     base_commit: String,
     branch: String,
     workspace: Option<String>,
-    running_ms: f64,
-    paused_ms: f64,
+    running_ms: u64,
+    paused_ms: u64,
     turns: u32,
     usage: Usage,
     queue: Vec<Message>,
@@ -180,17 +181,17 @@ pub struct Transition {
     from: Option<Status>,
     to: Status,
     reason: Option<String>,
-    at: f64,
+    at: i64,
 }
 
 /// Tokens consumed. `input` excludes what came from a cache.
 #[derive(Clone, Debug, Serialize, Type)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
-    pub(super) input: f64,
-    pub(super) output: f64,
-    pub(super) cache_write: f64,
-    pub(super) cache_read: f64,
+    pub(super) input: u64,
+    pub(super) output: u64,
+    pub(super) cache_write: u64,
+    pub(super) cache_read: u64,
     /// Some turn ended before its agent reported.
     pub(super) is_incomplete: bool,
 }
@@ -198,10 +199,10 @@ pub struct Usage {
 impl Usage {
     pub(super) fn of(usage: &model::Usage, is_incomplete: bool) -> Self {
         Self {
-            input: number(usage.input),
-            output: number(usage.output),
-            cache_write: number(usage.cache_write),
-            cache_read: number(usage.cache_read),
+            input: usage.input,
+            output: usage.output,
+            cache_write: usage.cache_write,
+            cache_read: usage.cache_read,
             is_incomplete,
         }
     }
@@ -271,7 +272,7 @@ pub struct SandboxPage {
     rows: Vec<Sandbox>,
     next: Option<String>,
     total: u32,
-    revision: f64,
+    revision: u64,
 }
 
 /// A sandbox to make.
@@ -284,6 +285,7 @@ pub struct NewSandbox {
     agent: AgentKind,
     model: Option<String>,
     provider: ProviderKind,
+    #[specta(type = u32)]
     timeout_minutes: f64,
     on_timeout: OnTimeout,
     memory_mb: u32,
@@ -315,7 +317,7 @@ pub struct Message {
     content: String,
     status: MessageStatus,
     delivery: Option<Delivery>,
-    created_at: f64,
+    created_at: i64,
 }
 
 impl From<MessageRow> for Message {
@@ -355,7 +357,7 @@ pub async fn sandbox_list(engine: State<'_, Engine>, query: SandboxQuery) -> Res
         next: last.map(|row| format!("{}:{}", row.created_at.millis(), row.id)),
         rows: page.rows.into_iter().map(|row| Sandbox::at(revision, row)).collect(),
         total: page.total,
-        revision: number(revision),
+        revision: revision,
     })
 }
 

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     error::{IpcError, id},
-    millis, number,
+    millis,
     sandboxes::{Message, Usage, wire_word},
 };
 
@@ -52,10 +52,10 @@ wire_word!(ErrorKind {
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
     subscription: u32,
-    revision: f64,
+    revision: u64,
     rows: Vec<Row>,
     has_older: bool,
-    log_end: f64,
+    log_end: i64,
     queue: Vec<Message>,
 }
 
@@ -64,29 +64,29 @@ pub struct Snapshot {
 #[serde(rename_all = "camelCase")]
 pub struct Frame {
     number: u32,
-    revision: f64,
+    revision: u64,
     gap: bool,
     /// New rows, or rows that replace the one with the same `at`.
     rows: Vec<Row>,
     /// Text to add to the end of a row's text.
     appends: Vec<Append>,
-    log_end: f64,
+    log_end: i64,
     queue: Option<Vec<Message>>,
 }
 
 /// Text to add to the end of row `at`.
 #[derive(Clone, Debug, Serialize, Type)]
 pub struct Append {
-    at: f64,
+    at: i64,
     text: String,
 }
 
 /// One row of the conversation, ordered by `at` (unique in its sandbox). `turn` numbers turns from 1.
 #[derive(Clone, Debug, Serialize, Type)]
 pub struct Row {
-    at: f64,
+    at: i64,
     turn: u32,
-    time: f64,
+    time: i64,
     item: Item,
 }
 
@@ -109,14 +109,14 @@ pub enum Item {
         state: ToolState,
         result: Option<String>,
         exit_code: Option<i32>,
-        duration_ms: Option<f64>,
+        duration_ms: Option<u64>,
         diff: Option<FileDiff>,
     },
-    Notice { level: NoticeLevel, text: String, retry_at: Option<f64> },
-    Error { error: ErrorKind, message: String, retry_at: Option<f64> },
+    Notice { level: NoticeLevel, text: String, retry_at: Option<i64> },
+    Error { error: ErrorKind, message: String, retry_at: Option<i64> },
     Progress { entries: Vec<ProgressEntry> },
     /// The end of a turn; without an error it is completed.
-    Ended { error: Option<ErrorKind>, exit_code: Option<i32>, duration_ms: Option<f64>, usage: Option<Usage> },
+    Ended { error: Option<ErrorKind>, exit_code: Option<i32>, duration_ms: Option<u64>, usage: Option<Usage> },
     /// What the parser does not know, as it came.
     Unknown { raw: String },
 }
@@ -142,24 +142,14 @@ pub struct ProgressEntry {
 #[serde(rename_all = "camelCase")]
 pub struct LogPage {
     base64: String,
-    next: f64,
-    end: f64,
+    next: i64,
+    end: i64,
     is_truncated: bool,
-}
-
-#[expect(clippy::cast_precision_loss, reason = "row numbers and cursors are far below 2^53")]
-fn place(at: i64) -> f64 {
-    at as f64
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "the window sends back what `place` gave it")]
-fn from_place(at: f64) -> i64 {
-    at as i64
 }
 
 impl From<ItemRow> for Row {
     fn from(row: ItemRow) -> Self {
-        Self { at: place(row.seq), turn: row.turn, time: millis(row.at), item: row.item.into() }
+        Self { at: row.seq, turn: row.turn, time: millis(row.at), item: row.item.into() }
     }
 }
 
@@ -180,7 +170,7 @@ impl From<ModelItem> for Item {
                     state: state.into(),
                     result,
                     exit_code,
-                    duration_ms: duration_ms.map(number),
+                    duration_ms: duration_ms,
                     diff: diff.map(|diff| FileDiff {
                         path: diff.path,
                         added: diff.added,
@@ -205,7 +195,7 @@ impl From<ModelItem> for Item {
                 usage: usage.map(|usage| Usage::of(&usage, error.is_some())),
                 error: error.map(ErrorKind::from),
                 exit_code,
-                duration_ms: duration_ms.map(number),
+                duration_ms: duration_ms,
             },
             ModelItem::Unknown { raw } => Self::Unknown { raw },
         }
@@ -261,10 +251,10 @@ pub async fn transcript_open(
     });
     Ok(Snapshot {
         subscription,
-        revision: number(transcript.revision),
+        revision: transcript.revision,
         rows: transcript.rows.into_iter().map(Row::from).collect(),
         has_older: transcript.has_older,
-        log_end: place(log_end),
+        log_end: log_end,
         queue: transcript.queue.into_iter().map(Message::from).collect(),
     })
 }
@@ -334,11 +324,11 @@ async fn send_frames(
         log_end = gathered.log_end.unwrap_or(log_end);
         let frame = Frame {
             number: last,
-            revision: number(gathered.revision),
+            revision: gathered.revision,
             gap,
             rows: gathered.rows.into_values().map(Row::from).collect(),
-            appends: gathered.appends.into_iter().map(|(at, text)| Append { at: place(at), text }).collect(),
-            log_end: place(log_end),
+            appends: gathered.appends.into_iter().map(|(at, text)| Append { at: at, text }).collect(),
+            log_end: log_end,
             queue: gathered.queue,
         };
         if frames.send(frame).is_err() || gap {
@@ -377,20 +367,20 @@ pub async fn transcript_close(subscriptions: State<'_, Subscriptions>, subscript
 /// Rows before row `before`, oldest first, at most 200.
 #[tauri::command]
 #[specta::specta]
-pub async fn transcript_before(engine: State<'_, Engine>, sandbox: String, before: f64) -> Result<Vec<Row>, IpcError> {
-    let rows = engine.transcript_before(id(&sandbox)?, from_place(before)).await?;
+pub async fn transcript_before(engine: State<'_, Engine>, sandbox: String, before: i64) -> Result<Vec<Row>, IpcError> {
+    let rows = engine.transcript_before(id(&sandbox)?, before).await?;
     Ok(rows.into_iter().map(Row::from).collect())
 }
 
 /// At most 256 KiB of the raw log after `cursor` (null: the last 256 KiB).
 #[tauri::command]
 #[specta::specta]
-pub async fn log_read(engine: State<'_, Engine>, sandbox: String, cursor: Option<f64>) -> Result<LogPage, IpcError> {
-    let page = engine.log_read(id(&sandbox)?, cursor.map(from_place)).await?;
+pub async fn log_read(engine: State<'_, Engine>, sandbox: String, cursor: Option<i64>) -> Result<LogPage, IpcError> {
+    let page = engine.log_read(id(&sandbox)?, cursor).await?;
     Ok(LogPage {
         base64: BASE64_STANDARD.encode(&page.bytes),
-        next: place(page.next),
-        end: place(page.end),
+        next: page.next,
+        end: page.end,
         is_truncated: page.is_truncated,
     })
 }

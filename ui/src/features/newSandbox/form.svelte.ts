@@ -23,6 +23,8 @@ export class NewSandboxForm {
   error = $state.raw<CourierError | null>(null);
   /** Only what the person chose: the rest is the project's. */
   #chosen = $state<Partial<Choices>>({});
+  /** What it is run again from. */
+  #parent: string | null = null;
   #client: Client;
   #lastVariable = 0;
   #asked = 0;
@@ -106,6 +108,7 @@ export class NewSandboxForm {
       timeoutMinutes: number(this.get("timeout")), onTimeout: this.get("onTimeout"), memoryMb: number(this.get("memory")), cpus: number(this.get("cpus")),
       network: this.get("network"), allowedHosts: this.get("network") === "listed" ? hosts(this.get("hosts")) : [],
       variables: this.variables.filter(({ name }) => name !== "").map(({ name, value }) => ({ name, value })),
+      parent: this.#parent,
     };
   }
 
@@ -125,6 +128,7 @@ export class NewSandboxForm {
 
   #prefill(from: Partial<NewSandbox>): void {
     this.prompt = from.prompt ?? "";
+    this.#parent = from.parent ?? null;
     const chosen: Partial<Choices> = {};
     if (from.agent !== undefined) chosen.agent = from.agent;
     if (from.model) chosen.model = from.model;

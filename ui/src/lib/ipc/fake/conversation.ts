@@ -45,7 +45,7 @@ export function claudeTurns(): Item[][] {
       tool({ tool: "search", summary: "fetch\\(", result: "src/http/send.ts:22\nsrc/http/send.ts:31", durationMs: 210 }),
       { kind: "text", text: "Everything goes through `send()` in `src/http/send.ts`. Two other callers exist only in tests.\n\n| Caller | Retries today |\n|---|---|\n| `send()` | none |\n| `upload()` | by hand, twice |\n\nSee [the fetch standard](https://fetch.spec.whatwg.org/#fetch-method) and ![a picture](https://example.org/track.png)." },
       { kind: "progress", entries: [{ text: "Find every caller of fetch", state: "done" }, { text: "Retry in send()", state: "active" }, { text: "Test with a fake clock", state: "pending" }] },
-      { kind: "ended", status: "completed", error: null, exitCode: null, durationMs: 48_000, usage: null },
+      { kind: "ended", error: null, exitCode: null, durationMs: 48_000, usage: null },
     ],
     [
       { kind: "message", text: "Good. Write the rule down first, with an example.", messageId: "m2" },
@@ -53,7 +53,7 @@ export function claudeTurns(): Item[][] {
       tool({ tool: "web", summary: "https://www.rfc-editor.org/rfc/rfc9110#field.retry-after", state: "failed", result: "The sandbox may not reach www.rfc-editor.org.", durationMs: 30 }),
       { kind: "unknown", raw: '{"type":"system","subtype":"status","status":"compacting","uuid":"0f2a"}' },
       { kind: "error", error: "overloaded", message: "529 overloaded_error: the model is overloaded", retryAt: null },
-      { kind: "ended", status: "error", error: "overloaded", exitCode: null, durationMs: 252_000, usage: null },
+      { kind: "ended", error: "overloaded", exitCode: null, durationMs: 252_000, usage: null },
     ],
     [
       { kind: "message", text: "Make the client retry on 429 and 503, but never a POST without an Idempotency-Key. Respect Retry-After.", messageId: "m3" },
@@ -74,7 +74,7 @@ export function shellTurns(): Item[][] {
       { kind: "message", text: "cargo test --workspace 2>&1 | tail -5", messageId: "m1" },
       { kind: "output", text: "\u001b[1m\u001b[32m   Compiling\u001b[0m harbor v0.4.0\n\u001b[1m\u001b[32m    Finished\u001b[0m test profile in 38.20s\n\u001b[33mwarning\u001b[0m: unused variable `clock`\n日本語の出力 ✓ and a ‮reversed‬ word\n", isStderr: false },
       { kind: "output", text: "error: could not open /etc/shadow: Permission denied\n", isStderr: true },
-      { kind: "ended", status: "completed", error: null, exitCode: 101, durationMs: 38_200, usage: null },
+      { kind: "ended", error: null, exitCode: 101, durationMs: 38_200, usage: null },
     ],
     [{ kind: "message", text: "seq 100000", messageId: "m2" }],
   ];

@@ -104,7 +104,7 @@ export function createFake(parameters: URLSearchParams): Client {
       later(id, { status: "killed", activity: "none", step: null, reason: "stopped", endedAt: Date.now(), isWorking: false, expiresAt: null });
       return null;
     },
-    sandboxExtend: async (id, minutes) => (change(id, { expiresAt: (find(id).expiresAt ?? Date.now()) + minutes * 60_000 }), null),
+    sandboxExtend: async (id, minutes) => (change(id, { expiresAt: (find(id).expiresAt ?? Date.now()) + (minutes ?? 0) * 60_000 }), null),
     messageEdit: async () => null,
     messageCancel: async () => null,
     transcriptOpen: async (id, onFrame): Promise<Snapshot> => {
@@ -136,7 +136,7 @@ export function createFake(parameters: URLSearchParams): Client {
     doctorRun: async () => data.doctor(),
     linkOpen: async () => null,
     folderChoose: async () => "/home/mara/code/orchard",
-    appInfo: async () => ({ version: "0.1.0", dataDirectory: "/home/mara/.local/share/codecourier", platform: "Linux", safeMode: false }),
+    appInfo: async () => ({ version: "0.1.0", dataDirectory: "/home/mara/.local/share/codecourier", platform: "Linux" }),
     onChanged: async (handler) => (listeners.add(handler), () => listeners.delete(handler)),
     onNavigate: async () => () => {},
   };
