@@ -141,4 +141,5 @@ fn a_full_disk_loses_nothing() {
     let expected: String = (1..=120_000).map(|number| format!("{number}\n")).collect();
     assert!(ended.out == expected, "{} bytes of {}", ended.out.len(), expected.len());
     assert_eq!((ended.exit.code, ended.err.as_str()), (Some(0), "end\n"));
+    drop(disk); // Before the folder it is mounted in.
 }

@@ -112,7 +112,11 @@ impl Draft {
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
-        let mut keeper = command.spawn().unwrap();
+        // While another test forks, its child holds the copy open for writing, for a moment.
+        let mut keeper = wait_for("the copy to be free", || match command.spawn() {
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => None,
+            other => Some(other.unwrap()),
+        });
         keeper.stdin.take().unwrap().write_all(&serde_json::to_vec(&self.spec).unwrap()).unwrap();
         let mut line = String::new();
         BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut line).unwrap();

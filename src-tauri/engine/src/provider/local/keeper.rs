@@ -42,7 +42,7 @@ pub(super) async fn start(program: &Path, spec: StartSpec) -> Result<(), Error> 
     let file = file.map_err(|source| unreadable(&log, source))?;
     let mut command = process::outliving(program);
     command.arg("keep").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
-    let mut keeper = command.spawn().map_err(|source| unreadable(program, source))?;
+    let mut keeper = spawn(&mut command).await.map_err(|source| unreadable(program, source))?;
     let (stdin, stdout) = (keeper.stdin.take(), keeper.stdout.take());
     let (mut stdin, stdout) = (stdin.expect("it is piped"), stdout.expect("it is piped"));
     let json = serde_json::to_vec(&spec).expect("a spec is plain data");
@@ -68,6 +68,20 @@ pub(super) async fn start(program: &Path, spec: StartSpec) -> Result<(), Error> 
     };
     let words = blocking(move || Ok(last_words(&log))).await?;
     Err(Error::Keeper(if words.is_empty() || words == cause { cause } else { format!("{cause}\n{words}") }))
+}
+
+/// Starts it. A copy made just now can still be open for writing in the child another thread is forking; that child
+/// closes it as it begins its own program.
+async fn spawn(command: &mut tokio::process::Command) -> io::Result<tokio::process::Child> {
+    let deadline = Instant::now() + SOCKET_LIMIT;
+    loop {
+        match command.spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && Instant::now() < deadline => {
+                tokio::time::sleep(PAUSE).await;
+            }
+            other => return other,
+        }
+    }
 }
 
 fn last_words(log: &Path) -> String {
