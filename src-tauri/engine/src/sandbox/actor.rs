@@ -418,12 +418,18 @@ impl Actor {
             })
             .await?;
         self.rearm();
-        if let (Some(id), Some(expires_at)) = (self.provider_id(), self.row.expires_at) {
-            let remaining = expires_at.since(self.around.clock.now());
+        if let Some(expires_at) = self.row.expires_at {
+            self.give_time(expires_at.since(self.around.clock.now()));
+        }
+        Ok(())
+    }
+
+    /// Tells the provider how much running time is left from now on.
+    pub(super) fn give_time(&self, remaining: Duration) {
+        if let Some(id) = self.provider_id() {
             let provider = self.provider.clone();
             self.run_effect(async move { Done::Extended(provider.extend(&id, remaining).await) });
         }
-        Ok(())
     }
 
     /// The running time is over.

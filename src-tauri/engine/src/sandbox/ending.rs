@@ -14,6 +14,8 @@ use crate::{
 
 /// How long the agent may take to end its turn (the provider's own grace and KILL included).
 const AGENT: Duration = Duration::from_secs(15);
+/// How much running time an ending is given, so that the provider's own end of time does not cut it short.
+const EXTRA: Duration = Duration::from_secs(10 * 60);
 /// How long the last output may take to arrive once everything is gone.
 const LAST_OUTPUT: Duration = Duration::from_secs(5);
 /// How long to wait before a failed destroy is tried again.
@@ -50,6 +52,7 @@ impl Actor {
             self.destroy();
             return Ok(());
         }
+        self.give_time(EXTRA);
         self.set_step("ending the agent").await?;
         self.ending = Some(Ending::StoppingAgent { until: Instant::now() + AGENT });
         self.interrupt().await

@@ -335,7 +335,10 @@ impl Actor {
                         seq += 1;
                     }
                     add_item(tx, sandbox, &turn, seq, item, now)?;
-                    sandboxes::set_after_turn(tx, sandbox, outcome.session_id.as_deref(), crashes)?;
+                    // A session that was not found is not asked for again.
+                    let is_lost = error.is_some_and(|failure| failure.kind == ErrorKind::SessionNotFound);
+                    let session = outcome.session_id.as_deref().filter(|_| !is_lost);
+                    sandboxes::set_after_turn(tx, sandbox, session, is_lost, crashes)?;
                     sandboxes::set_headline(tx, sandbox, &headline)?;
                 }
                 log::compress(tx, turn.id)?;

@@ -517,11 +517,19 @@ pub fn extend(tx: &Tx<'_>, id: SandboxId, by: Duration) -> Result<(), Error> {
     Ok(())
 }
 
-/// Stores the newest session id the agent named, and how often it has crashed in a row.
-pub fn set_after_turn(tx: &Tx<'_>, id: SandboxId, session: Option<&str>, crashes: u32) -> Result<(), Error> {
+/// Stores the newest session id the agent named (`is_lost`: the stored one is none any more), and how often the agent has
+/// crashed in a row.
+pub fn set_after_turn(
+    tx: &Tx<'_>,
+    id: SandboxId,
+    session: Option<&str>,
+    is_lost: bool,
+    crashes: u32,
+) -> Result<(), Error> {
     tx.execute(
-        "UPDATE sandboxes SET agent_session = COALESCE(:session, agent_session), crashes = :crashes WHERE id = :id",
-        named_params! { ":id": id.to_string(), ":session": session, ":crashes": crashes },
+        "UPDATE sandboxes SET crashes = :crashes,
+            agent_session = CASE WHEN :is_lost THEN NULL ELSE COALESCE(:session, agent_session) END WHERE id = :id",
+        named_params! { ":id": id.to_string(), ":session": session, ":is_lost": is_lost, ":crashes": crashes },
     )?;
     tx.changed(Change::Sandbox(id));
     Ok(())
