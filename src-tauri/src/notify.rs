@@ -31,7 +31,8 @@ impl<R: Runtime> Notifier<R> {
         }
         let (app, engine, title, body) = (self.app.clone(), self.engine.clone(), sandbox.title.clone(), body(sandbox));
         tauri::async_runtime::spawn(async move {
-            let wanted = engine.settings().await.is_ok_and(|settings| settings.notifications.get(&status) != Some(&false));
+            let wanted =
+                engine.settings().await.is_ok_and(|settings| settings.notifications.get(&status) != Some(&false));
             if wanted && let Err(error) = app.notification().builder().title(title).body(body).show() {
                 tracing::debug!(%error, "the desktop took no notification");
             }

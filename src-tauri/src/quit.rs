@@ -40,11 +40,8 @@ pub(crate) fn quit<R: Runtime>(app: &AppHandle<R>) {
     };
     let app = app.clone();
     tauri::async_runtime::spawn(async move {
-        let live = Query {
-            statuses: vec![Status::Creating, Status::Running, Status::Paused],
-            limit: 1,
-            ..Query::default()
-        };
+        let live =
+            Query { statuses: vec![Status::Creating, Status::Running, Status::Paused], limit: 1, ..Query::default() };
         let count = engine.sandbox_list(live).await.map_or(0, |page| page.total);
         if count == 0 {
             app.exit(0);

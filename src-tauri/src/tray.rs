@@ -36,7 +36,8 @@ pub(crate) struct Tray<R: Runtime> {
 impl<R: Runtime> Tray<R> {
     /// Puts the icon there, where the desktop has a place for it.
     pub(crate) fn new(app: &AppHandle<R>, engine: &Engine) -> Self {
-        let live = Query { statuses: vec![Status::Creating, Status::Running, Status::Paused], limit: 50, ..Query::default() };
+        let live =
+            Query { statuses: vec![Status::Creating, Status::Running, Status::Paused], limit: 50, ..Query::default() };
         let rows = tauri::async_runtime::block_on(engine.sandbox_list(live)).map_or(Vec::new(), |page| page.rows);
         let mut tray = Self { app: app.clone(), icon: None, live: BTreeMap::new(), has_failed: false };
         for row in rows {
@@ -99,11 +100,8 @@ impl<R: Runtime> Tray<R> {
 
     fn menu(&self) -> tauri::Result<Menu<R>> {
         let count = |wanted: &[Status]| self.live.values().filter(|(_, status)| wanted.contains(status)).count();
-        let counts = format!(
-            "{} running, {} paused",
-            count(&[Status::Creating, Status::Running]),
-            count(&[Status::Paused])
-        );
+        let counts =
+            format!("{} running, {} paused", count(&[Status::Creating, Status::Running]), count(&[Status::Paused]));
         let counts = MenuItemBuilder::with_id("counts", counts).enabled(false).build(&self.app)?;
         let mut menu = MenuBuilder::new(&self.app).item(&counts).separator();
         for (id, (title, status)) in self.live.iter().rev() {

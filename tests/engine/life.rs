@@ -108,7 +108,8 @@ async fn pausing_stops_the_clock_and_resuming_starts_it() {
     assert!(running.expires_at.is_some());
     world.provider.end(turn, Exit::Code(0));
     world.until(id, |row| !row.is_working).await;
-    let notices: Vec<_> = world.items(id).await.into_iter().filter(|item| matches!(item, Item::Notice { .. })).collect();
+    let notices: Vec<_> =
+        world.items(id).await.into_iter().filter(|item| matches!(item, Item::Notice { .. })).collect();
     assert_eq!(notices.len(), 2, "the transcript says when it was paused: {notices:?}");
 }
 

@@ -17,7 +17,8 @@ async fn a_newer_database_is_left_alone() {
 async fn a_file_that_is_no_database_is_named() {
     let home = TempDir::new().unwrap();
     let path = home.path().join("courier.db");
-    std::fs::write(&path, "this is a letter, not a database, and it is long enough to be looked at ".repeat(100)).unwrap();
+    std::fs::write(&path, "this is a letter, not a database, and it is long enough to be looked at ".repeat(100))
+        .unwrap();
     let refused = Store::open(&path).unwrap_err();
     assert!(matches!(&refused, Error::Damaged { path: named, .. } if *named == path), "{refused}");
     assert!(std::fs::read_to_string(&path).unwrap().starts_with("this is a letter"), "it is left as it was");

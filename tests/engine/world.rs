@@ -95,8 +95,7 @@ impl World {
 
 pub async fn open(home: &TempDir, provider: &FakeProvider) -> Engine {
     let host = Host::new(home.path().to_owned(), Arc::new(SessionOnly::default()), Person::default());
-    let config =
-        Config { host, clock: Arc::new(SystemClock), providers: vec![Arc::new(provider.clone())] };
+    let config = Config { host, clock: Arc::new(SystemClock), providers: vec![Arc::new(provider.clone())] };
     Engine::open(config).await.unwrap()
 }
 

@@ -6,9 +6,7 @@ use std::path::Path;
 fn bindings_are_current() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("ui/src/lib/ipc/bindings.ts");
     let before = std::fs::read_to_string(&path).unwrap_or_default();
-    codecourier_shell::ipc::surface::<tauri::Wry>()
-        .export(specta_typescript::Typescript::default(), &path)
-        .unwrap();
+    codecourier_shell::ipc::surface::<tauri::Wry>().export(specta_typescript::Typescript::default(), &path).unwrap();
     let after = std::fs::read_to_string(&path).unwrap();
     assert_eq!(before, after, "bindings.ts was stale; it is regenerated now, commit it");
 }

@@ -181,8 +181,7 @@ impl Engine {
         let id = ProjectId::fresh();
         let mirror = self.around.host.mirror(id);
         let asked = source.clone();
-        let (branches, remote_url) =
-            blocking(move || Ok((mirror.update(&asked)?, asked.remote_url()))).await?;
+        let (branches, remote_url) = blocking(move || Ok((mirror.update(&asked)?, asked.remote_url()))).await?;
         let name = name.map(str::trim).filter(|name| !name.is_empty()).map_or_else(|| source.name(), str::to_owned);
         let row = ProjectRow {
             id,
@@ -318,7 +317,8 @@ impl Engine {
             .read(move |c| {
                 let (usage, is_usage_incomplete) = turns::usage(c, id)?;
                 let (sandbox, running) = (sandboxes::get(c, id)?, sandboxes::running_time(c, id, now)?);
-                let lived = sandbox.started_at.map_or(Duration::ZERO, |from| sandbox.ended_at.unwrap_or(now).since(from));
+                let lived =
+                    sandbox.started_at.map_or(Duration::ZERO, |from| sandbox.ended_at.unwrap_or(now).since(from));
                 Ok(Details {
                     sandbox,
                     running,
@@ -356,7 +356,11 @@ impl Engine {
                 }
                 let is_ending = sandbox.lifecycle.activity == crate::model::Activity::Stopping;
                 if !sandbox.lifecycle.status.is_live() || is_ending {
-                    return Err(Error::illegal_state(&sandbox.lifecycle, "takes no more messages", "Run it again instead."));
+                    return Err(Error::illegal_state(
+                        &sandbox.lifecycle,
+                        "takes no more messages",
+                        "Run it again instead.",
+                    ));
                 }
                 Ok(messages::enqueue(tx, id, &content, place, now)?)
             })

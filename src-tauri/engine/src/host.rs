@@ -79,14 +79,7 @@ pub(crate) struct Stored {
 impl Host {
     /// `home` is the app's data folder.
     pub fn new(home: PathBuf, keychain: Arc<dyn Secrets>, person: Person) -> Self {
-        Self {
-            home,
-            keychain,
-            session: Arc::default(),
-            person,
-            login_path: OnceCell::new(),
-            found: Mutex::default(),
-        }
+        Self { home, keychain, session: Arc::default(), person, login_path: OnceCell::new(), found: Mutex::default() }
     }
 
     /// The app's data folder.

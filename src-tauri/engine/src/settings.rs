@@ -59,7 +59,9 @@ impl Settings {
         self.anthropic_base_url = blank(self.anthropic_base_url).map(|url| url.trim_end_matches('/').to_owned());
         if let Some(url) = &self.anthropic_base_url {
             let is_loopback = host_and_port(url).is_some_and(|(host, _)| {
-                host == "localhost" || host == "[::1]" || host.parse().is_ok_and(|ip: std::net::Ipv4Addr| ip.is_loopback())
+                host == "localhost"
+                    || host == "[::1]"
+                    || host.parse().is_ok_and(|ip: std::net::Ipv4Addr| ip.is_loopback())
             });
             if host_and_port(url).is_none() || !(url.starts_with("https://") || is_loopback) {
                 return Err(Invalid(format!("{url:?} is not an https:// address (http:// is for this machine only)")));

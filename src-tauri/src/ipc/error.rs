@@ -56,11 +56,7 @@ codes!(
 
 impl From<Error> for IpcError {
     fn from(error: Error) -> Self {
-        Self {
-            code: error.code().into(),
-            message: error.to_string(),
-            detail: error.detail().map(str::to_owned),
-        }
+        Self { code: error.code().into(), message: error.to_string(), detail: error.detail().map(str::to_owned) }
     }
 }
 

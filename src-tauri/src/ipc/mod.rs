@@ -9,10 +9,10 @@ mod sandboxes;
 mod settings;
 mod transcript;
 
-pub use changes::{Changed, Navigate};
-pub use error::IpcError;
 pub(crate) use app::Outside;
 pub(crate) use changes::forward;
+pub use changes::{Changed, Navigate};
+pub use error::IpcError;
 pub(crate) use transcript::Subscriptions;
 
 use tauri_specta::{Builder, collect_commands, collect_events};

@@ -95,11 +95,21 @@ pub struct Row {
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Item {
     /// A person's message: it begins its turn.
-    Message { text: String, message_id: String },
-    Text { text: String },
-    Thinking { text: String },
+    Message {
+        text: String,
+        message_id: String,
+    },
+    Text {
+        text: String,
+    },
+    Thinking {
+        text: String,
+    },
     /// What a script or a command printed, ANSI sequences included.
-    Output { text: String, is_stderr: bool },
+    Output {
+        text: String,
+        is_stderr: bool,
+    },
     Tool {
         call_id: String,
         tool: ToolKind,
@@ -112,13 +122,30 @@ pub enum Item {
         duration_ms: Option<u64>,
         diff: Option<FileDiff>,
     },
-    Notice { level: NoticeLevel, text: String, retry_at: Option<i64> },
-    Error { error: ErrorKind, message: String, retry_at: Option<i64> },
-    Progress { entries: Vec<ProgressEntry> },
+    Notice {
+        level: NoticeLevel,
+        text: String,
+        retry_at: Option<i64>,
+    },
+    Error {
+        error: ErrorKind,
+        message: String,
+        retry_at: Option<i64>,
+    },
+    Progress {
+        entries: Vec<ProgressEntry>,
+    },
     /// The end of a turn; without an error it is completed.
-    Ended { error: Option<ErrorKind>, exit_code: Option<i32>, duration_ms: Option<u64>, usage: Option<Usage> },
+    Ended {
+        error: Option<ErrorKind>,
+        exit_code: Option<i32>,
+        duration_ms: Option<u64>,
+        usage: Option<Usage>,
+    },
     /// What the parser does not know, as it came.
-    Unknown { raw: String },
+    Unknown {
+        raw: String,
+    },
 }
 
 /// An edit as a unified diff.
@@ -348,7 +375,12 @@ pub async fn transcript_acknowledge(
     let open = subscriptions.open.lock().unwrap_or_else(PoisonError::into_inner);
     // One that is closed needs no acknowledgement.
     if let Some(subscription) = open.get(&subscription) {
-        subscription.acknowledged.send_if_modified(|last| number > *last && { *last = number; true });
+        subscription.acknowledged.send_if_modified(|last| {
+            number > *last && {
+                *last = number;
+                true
+            }
+        });
     }
     Ok(())
 }

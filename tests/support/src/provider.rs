@@ -92,7 +92,10 @@ impl FakeProvider {
         for sandbox in state.sandboxes.values_mut() {
             sandbox.presence = Presence::Gone { timed_out: false };
         }
-        state.turns.values().for_each(|turn| turn.spool.send_modify(|spool| _ = spool.exit.get_or_insert(Exit::Unknown)));
+        state
+            .turns
+            .values()
+            .for_each(|turn| turn.spool.send_modify(|spool| _ = spool.exit.get_or_insert(Exit::Unknown)));
     }
 
     /// Whether sandboxes refuse to be paused.

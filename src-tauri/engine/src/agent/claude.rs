@@ -45,7 +45,9 @@ const ARGUMENTS: [&str; 6] = [
 ];
 
 /// Variables of every turn: a sandbox's agent neither changes itself nor talks to anybody but its model.
-const ENVIRONMENT: [(&str, &str); 6] = [
+const ENVIRONMENT: [(&str, &str); 7] = [
+    // Its own ten take over two minutes, also for a key that was refused; a person sends again with one key.
+    ("CLAUDE_CODE_MAX_RETRIES", "5"),
     ("DISABLE_AUTOUPDATER", "1"),
     ("DISABLE_TELEMETRY", "1"),
     ("DISABLE_ERROR_REPORTING", "1"),

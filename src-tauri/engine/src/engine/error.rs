@@ -112,7 +112,9 @@ impl From<store::Error> for Error {
         use store::Error as E;
         let (code, detail) = match &error {
             E::Busy => (Code::DatabaseBusy, "Close what holds it, or wait a moment and try again."),
-            E::Newer { .. } => (Code::DatabaseNewer, "Install the newer version of CodeCourier; this one leaves the file alone."),
+            E::Newer { .. } => {
+                (Code::DatabaseNewer, "Install the newer version of CodeCourier; this one leaves the file alone.")
+            }
             E::Damaged { .. } => (
                 Code::DatabaseDamaged,
                 "Move the file aside and put a copy of it back; copies made before an update lie beside it.",
@@ -136,11 +138,15 @@ impl From<work::Error> for Error {
         let (code, detail) = match &error {
             E::Missing(_) => (Code::PathMissing, "Check the path; it may have been moved or renamed."),
             E::IsFile(_) => (Code::PathIsFile, "Choose the folder of the repository."),
-            E::NotARepository(_) => (Code::NotARepository, "Choose the repository's top folder, or run `git init` in it and commit."),
+            E::NotARepository(_) => {
+                (Code::NotARepository, "Choose the repository's top folder, or run `git init` in it and commit.")
+            }
             E::Empty(_) => (Code::EmptyRepository, "Make a first commit in it, then add it again."),
             E::Bare(_) => (Code::BareRepository, "Choose a working copy, or give its address as file:// and its path."),
             E::PasswordInAddress => (Code::Invalid, "Leave the password out of it."),
-            E::NotAnAddress(_) => (Code::Invalid, "Give a folder's whole path, or an address such as https://… or git@host:path."),
+            E::NotAnAddress(_) => {
+                (Code::Invalid, "Give a folder's whole path, or an address such as https://… or git@host:path.")
+            }
             E::NoSuchBranch { .. } => (Code::Invalid, "Choose one of the project's branches."),
             E::BadBranchName(_) => (Code::Invalid, "Use letters, digits, dashes and slashes."),
             E::Remote { .. } => (Code::Network, "Check the address and the connection, and that you may read it."),
@@ -155,7 +161,9 @@ impl From<secrets::Error> for Error {
     fn from(error: secrets::Error) -> Self {
         let (code, detail) = match &error {
             secrets::Error::NoKeychain { remedy, .. } => (Code::NoKeychain, *remedy),
-            secrets::Error::Locked { .. } => (Code::NoKeychain, "Unlock the keychain, or keep the key for this session only."),
+            secrets::Error::Locked { .. } => {
+                (Code::NoKeychain, "Unlock the keychain, or keep the key for this session only.")
+            }
             secrets::Error::NotFound(_) => (Code::NotFound, ""),
             secrets::Error::Failed(_) => (Code::NoKeychain, "Keep the key for this session only, or try again."),
         };

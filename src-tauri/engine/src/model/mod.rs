@@ -10,7 +10,9 @@ pub use error_kind::ErrorKind;
 pub use ids::{CheckpointId, JobId, MessageId, ProjectId, SandboxId, TransitionId, TurnId};
 pub use lifecycle::{Activity, Effect, Ending, Event, Illegal, Lifecycle, Reason, Status};
 pub use time::{Clock, SystemClock, Timestamp};
-pub use transcript::{Delta, FileDiff, Item, NoticeLevel, ProgressEntry, ProgressState, Stream, ToolKind, ToolState, Usage};
+pub use transcript::{
+    Delta, FileDiff, Item, NoticeLevel, ProgressEntry, ProgressState, Stream, ToolKind, ToolState, Usage,
+};
 
 macro_rules! word {
     ($(#[$doc:meta])* $name:ident { $($variant:ident = $code:literal),+ $(,)? }) => {

@@ -93,12 +93,7 @@ pub enum Item {
     /// The agent's list of things to do, replaced in place as it changes.
     Progress { entries: Vec<ProgressEntry> },
     /// The end of a turn. Made by the engine, never by a parser.
-    Ended {
-        error: Option<ErrorKind>,
-        exit_code: Option<i32>,
-        duration_ms: Option<u64>,
-        usage: Option<Usage>,
-    },
+    Ended { error: Option<ErrorKind>, exit_code: Option<i32>, duration_ms: Option<u64>, usage: Option<Usage> },
     /// A line the parser does not know, as it came.
     Unknown { raw: String },
 }

@@ -55,7 +55,9 @@ pub enum Presence {
     Alive,
     Paused,
     /// It is gone; `timed_out` where the provider ended it because its lifetime was over.
-    Gone { timed_out: bool },
+    Gone {
+        timed_out: bool,
+    },
 }
 
 /// How an agent is asked to end its turn.

@@ -159,7 +159,8 @@ impl Actor {
         match self.provider.inspect(&id).await {
             Ok(Presence::Gone { timed_out: true }) => {
                 self.join_turn().await?;
-                let event = if self.row.lifecycle.status == Status::Paused { Event::StopRequested } else { Event::TimedOut };
+                let event =
+                    if self.row.lifecycle.status == Status::Paused { Event::StopRequested } else { Event::TimedOut };
                 self.happen(event, None).await
             }
             Ok(Presence::Gone { timed_out: false }) => {
@@ -319,7 +320,12 @@ impl Actor {
         self.owe(effect).await
     }
 
-    async fn advance(&mut self, from: Lifecycle, to: Lifecycle, error: Option<SandboxError>) -> Result<(), store::Error> {
+    async fn advance(
+        &mut self,
+        from: Lifecycle,
+        to: Lifecycle,
+        error: Option<SandboxError>,
+    ) -> Result<(), store::Error> {
         let (id, now) = (self.row.id, self.around.clock.now());
         let row = self
             .around
@@ -398,7 +404,8 @@ impl Actor {
 
     fn check(&mut self) {
         let Some(id) = self.provider_id() else { return };
-        let is_settled = self.row.lifecycle.activity != Activity::Stopping && self.row.lifecycle.status != Status::Creating;
+        let is_settled =
+            self.row.lifecycle.activity != Activity::Stopping && self.row.lifecycle.status != Status::Creating;
         if self.is_checking || !is_settled {
             return;
         }

@@ -227,7 +227,8 @@ fn grow(growing: &mut BTreeMap<u32, Item>, delta: &Delta) {
             }
         },
         Delta::Append { at, text: more } => {
-            if let Some(Item::Text { text } | Item::Thinking { text } | Item::Output { text, .. }) = growing.get_mut(at) {
+            if let Some(Item::Text { text } | Item::Thinking { text } | Item::Output { text, .. }) = growing.get_mut(at)
+            {
                 text.push_str(more);
             }
         }

@@ -6,7 +6,7 @@ use super::{Surroundings, launch, launch::Preparation, prepare};
 use crate::{
     agent::{Agent, Exit},
     model::NetworkMode,
-    provider::{self, Limits, Provider, Provision, ProviderId},
+    provider::{self, Limits, Provider, ProviderId, Provision},
     settings::host_and_port,
     store::{SandboxError, SandboxRow, sandboxes},
     work::{Mirror, Source, Workspace},
@@ -111,7 +111,9 @@ fn model_hosts(agent: &dyn Agent, base_url: Option<&str>, network: NetworkMode) 
     match (base_url.and_then(host_and_port), network) {
         (_, NetworkMode::None) => Vec::new(),
         (Some((host, port)), NetworkMode::Open | NetworkMode::Listed) => vec![format!("{host}:{port}")],
-        (None, NetworkMode::Open | NetworkMode::Listed) => agent.hosts().iter().map(|host| (*host).to_owned()).collect(),
+        (None, NetworkMode::Open | NetworkMode::Listed) => {
+            agent.hosts().iter().map(|host| (*host).to_owned()).collect()
+        }
     }
 }
 

@@ -298,6 +298,8 @@ impl Actor {
         let message = outcome.error.as_ref().map(|failure| failure.message.clone());
         let headline = headline(outcome.error.as_ref());
         let sandbox = self.row.id;
+        // A script's exit code is an answer; that of an agent's program says nothing a person needs.
+        let is_script = self.agent.cli().is_none();
         self.row = self
             .around
             .store
@@ -318,8 +320,8 @@ impl Actor {
                     let item = Item::Ended {
                         error: error.map(|failure| failure.kind),
                         exit_code: match exit {
-                            Exit::Code(code) => Some(code),
-                            Exit::Signal(_) | Exit::Unknown => None,
+                            Exit::Code(code) if is_script => Some(code),
+                            Exit::Code(_) | Exit::Signal(_) | Exit::Unknown => None,
                         },
                         duration_ms: u64::try_from(now.since(turn.started_at).as_millis()).ok(),
                         usage: outcome.usage,

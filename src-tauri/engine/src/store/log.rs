@@ -37,8 +37,8 @@ pub fn append(tx: &Tx<'_>, sandbox: SandboxId, turn: TurnId, stream: Stream, byt
 
 /// Calls `each` with every chunk of a turn, in order.
 pub fn replay(connection: &Connection, turn: TurnId, mut each: impl FnMut(Stream, &[u8])) -> Result<(), Error> {
-    let mut statement =
-        connection.prepare_cached("SELECT stream, bytes, is_compressed FROM stream_log WHERE turn = :turn ORDER BY id")?;
+    let mut statement = connection
+        .prepare_cached("SELECT stream, bytes, is_compressed FROM stream_log WHERE turn = :turn ORDER BY id")?;
     let mut rows = statement.query(named_params! { ":turn": turn.to_string() })?;
     while let Some(row) = rows.next()? {
         let stream = Stream::from_code(row.get_ref(0)?.as_str().unwrap_or("out")).unwrap_or(Stream::Out);

@@ -109,7 +109,8 @@ pub fn queue(connection: &Connection, sandbox: SandboxId) -> Result<Vec<MessageR
     let mut statement = connection.prepare_cached(
         "SELECT * FROM messages WHERE sandbox = :sandbox AND delivery = 'queued' ORDER BY position, seq",
     )?;
-    let rows = statement.query_map(named_params! { ":sandbox": sandbox.to_string() }, |row| MessageRow::try_from(row))?;
+    let rows =
+        statement.query_map(named_params! { ":sandbox": sandbox.to_string() }, |row| MessageRow::try_from(row))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 

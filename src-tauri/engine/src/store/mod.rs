@@ -32,7 +32,7 @@ pub use items::{ItemRow, PAGE as ITEM_PAGE};
 pub use log::{LogPage, PAGE_BYTES as LOG_PAGE_BYTES};
 pub use messages::MessageRow;
 pub use projects::ProjectRow;
-pub use sandboxes::{NewSandboxRow, Page, Query, SandboxRow, SandboxError, TransitionRow};
+pub use sandboxes::{NewSandboxRow, Page, Query, SandboxError, SandboxRow, TransitionRow};
 pub use turns::{TurnEnd, TurnRow};
 
 /// How many closures one transaction takes at most.

@@ -299,9 +299,10 @@ pub fn list(connection: &Connection, query: &Query) -> Result<Page, Error> {
     let project = query.project.map(|id| id.to_string());
     let codes: Vec<&str> = query.statuses.iter().map(|status| status.code()).collect();
     let statuses = (!codes.is_empty()).then(|| serde_json::to_string(&codes).expect("codes serialise"));
-    let search = query.search.as_ref().map(|text| {
-        format!("%{}%", text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_"))
-    });
+    let search = query
+        .search
+        .as_ref()
+        .map(|text| format!("%{}%", text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_")));
     let (at, id) = query.after.map_or((i64::MAX, String::new()), |(at, id)| (at.millis(), id.to_string()));
     let mut statement = connection.prepare_cached(&format!(
         "{SELECT} WHERE {filter} AND (created_at, id) < (:at, :id) ORDER BY created_at DESC, id DESC LIMIT :limit"
@@ -316,10 +317,9 @@ pub fn list(connection: &Connection, query: &Query) -> Result<Page, Error> {
     let mut rows = rows.collect::<Result<Vec<_>, _>>()?;
     let has_more = rows.len() > query.limit as usize;
     rows.truncate(query.limit as usize);
-    let total = connection.prepare_cached(&format!("SELECT COUNT(*) FROM sandboxes WHERE {filter}"))?.query_row(
-        named_params! { ":project": project, ":statuses": statuses, ":search": search },
-        |row| row.get(0),
-    )?;
+    let total = connection
+        .prepare_cached(&format!("SELECT COUNT(*) FROM sandboxes WHERE {filter}"))?
+        .query_row(named_params! { ":project": project, ":statuses": statuses, ":search": search }, |row| row.get(0))?;
     Ok(Page { rows, has_more, total })
 }
 
@@ -337,8 +337,9 @@ pub fn advance(
     let begins = to.status == Status::Running && from.status != Status::Running;
     let pauses = from.status == Status::Running && to.status != Status::Running;
     let ends = from.status.is_live() && !to.status.is_live();
-    let changed = tx.prepare_cached(
-        "UPDATE sandboxes SET
+    let changed = tx
+        .prepare_cached(
+            "UPDATE sandboxes SET
             status = :status, activity = :activity, ending = :ending,
             step = CASE WHEN :is_settled THEN NULL ELSE step END,
             error_kind = COALESCE(:error_kind, error_kind),
@@ -351,23 +352,23 @@ pub fn advance(
                                 WHEN :pauses THEN MAX(expires_at - :at, 0) ELSE remaining_ms END,
             ended_at = CASE WHEN :ends THEN :at ELSE ended_at END
          WHERE id = :id AND status = :was AND activity = :doing",
-    )?
-    .execute(named_params! {
-        ":id": id.to_string(),
-        ":was": from.status.code(),
-        ":doing": from.activity.code(),
-        ":status": to.status.code(),
-        ":activity": to.activity.code(),
-        ":ending": to.ending.map(Ending::code),
-        ":is_settled": to.activity == Activity::None,
-        ":error_kind": error.map(|error| &error.kind),
-        ":error_message": error.map(|error| &error.message),
-        ":error_remedy": error.map(|error| &error.remedy),
-        ":begins": begins,
-        ":pauses": pauses,
-        ":ends": ends,
-        ":at": at.millis(),
-    })?;
+        )?
+        .execute(named_params! {
+            ":id": id.to_string(),
+            ":was": from.status.code(),
+            ":doing": from.activity.code(),
+            ":status": to.status.code(),
+            ":activity": to.activity.code(),
+            ":ending": to.ending.map(Ending::code),
+            ":is_settled": to.activity == Activity::None,
+            ":error_kind": error.map(|error| &error.kind),
+            ":error_message": error.map(|error| &error.message),
+            ":error_remedy": error.map(|error| &error.remedy),
+            ":begins": begins,
+            ":pauses": pauses,
+            ":ends": ends,
+            ":at": at.millis(),
+        })?;
     if changed != 1 {
         return Ok(false);
     }
@@ -390,10 +391,11 @@ pub fn advance(
             (_, ending) => ending.map(Ending::code),
         };
         record(tx, id, Some(from.status), to.status, reason, at)?;
-        let project: String =
-            tx.query_row("SELECT project FROM sandboxes WHERE id = :id", named_params! { ":id": id.to_string() }, |row| {
-                row.get(0)
-            })?;
+        let project: String = tx.query_row(
+            "SELECT project FROM sandboxes WHERE id = :id",
+            named_params! { ":id": id.to_string() },
+            |row| row.get(0),
+        )?;
         if let Ok(project) = project.parse() {
             tx.changed(Change::Project(project));
         }

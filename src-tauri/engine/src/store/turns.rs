@@ -2,10 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
-use super::{
-    Change, Error, Tx,
-    sandboxes::parsed,
-};
+use super::{Change, Error, Tx, sandboxes::parsed};
 use crate::{
     agent::Exit,
     model::{ErrorKind, MessageId, SandboxId, Timestamp, TurnId, Usage},
@@ -93,7 +90,9 @@ pub fn insert(
 /// The turn that has not ended, if there is one.
 pub fn open(connection: &Connection, sandbox: SandboxId) -> Result<Option<TurnRow>, Error> {
     Ok(connection
-        .prepare_cached("SELECT * FROM turns WHERE sandbox = :sandbox AND ended_at IS NULL ORDER BY number DESC LIMIT 1")?
+        .prepare_cached(
+            "SELECT * FROM turns WHERE sandbox = :sandbox AND ended_at IS NULL ORDER BY number DESC LIMIT 1",
+        )?
         .query_row(named_params! { ":sandbox": sandbox.to_string() }, |row| TurnRow::try_from(row))
         .optional()?)
 }
@@ -108,9 +107,8 @@ pub fn all(connection: &Connection, sandbox: SandboxId) -> Result<Vec<TurnRow>, 
 /// Stores how much of the spool was ingested; in the same transaction as what was read up to there.
 pub fn set_offsets(tx: &Tx<'_>, id: TurnId, offsets: Offsets) -> Result<(), Error> {
     let signed = |at: u64| i64::try_from(at).unwrap_or(i64::MAX);
-    tx.prepare_cached("UPDATE turns SET out_offset = :out, err_offset = :err WHERE id = :id")?.execute(
-        named_params! { ":id": id.to_string(), ":out": signed(offsets.out), ":err": signed(offsets.err) },
-    )?;
+    tx.prepare_cached("UPDATE turns SET out_offset = :out, err_offset = :err WHERE id = :id")?
+        .execute(named_params! { ":id": id.to_string(), ":out": signed(offsets.out), ":err": signed(offsets.err) })?;
     Ok(())
 }
 
@@ -157,7 +155,8 @@ pub fn usage(connection: &Connection, sandbox: SandboxId) -> Result<(Usage, bool
         )?
         .query_row(named_params! { ":sandbox": sandbox.to_string() }, |row| {
             let tokens = |column| row.get::<_, i64>(column).map(|amount| u64::try_from(amount).unwrap_or(0));
-            let usage = Usage { input: tokens(0)?, output: tokens(1)?, cache_write: tokens(2)?, cache_read: tokens(3)? };
+            let usage =
+                Usage { input: tokens(0)?, output: tokens(1)?, cache_write: tokens(2)?, cache_read: tokens(3)? };
             Ok((usage, row.get::<_, i64>(4)? > 0))
         })?)
 }

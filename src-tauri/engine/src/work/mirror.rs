@@ -124,4 +124,3 @@ fn remote_error(address: &str, error: &git2::Error) -> Error {
     }
     Error::Remote { address: address.to_owned(), message: error.message().to_owned() }
 }
-

@@ -63,7 +63,8 @@ impl Source {
 }
 
 fn is_address(text: &str) -> bool {
-    let has_scheme = ["https://", "http://", "ssh://", "git://", "file://"].iter().any(|scheme| text.starts_with(scheme));
+    let has_scheme =
+        ["https://", "http://", "ssh://", "git://", "file://"].iter().any(|scheme| text.starts_with(scheme));
     let is_scp_like = !text.contains("://")
         && !Path::new(text).is_absolute()
         && text.split_once(':').is_some_and(|(host, path)| host.contains('@') && !path.is_empty());
@@ -105,7 +106,9 @@ mod tests {
 
     #[test]
     fn addresses_are_told_from_folders() {
-        for address in ["https://example.org/a/b.git", "git@example.org:a/b.git", "ssh://git@example.org/a", "file:///a"] {
+        for address in
+            ["https://example.org/a/b.git", "git@example.org:a/b.git", "ssh://git@example.org/a", "file:///a"]
+        {
             assert_eq!(Source::parse(address).unwrap(), Source::Address(address.into()));
         }
         assert!(matches!(Source::parse("a/relative/path"), Err(Error::NotAnAddress(_))));

@@ -96,13 +96,8 @@ pub fn branch_name(title: &str, sandbox: SandboxId) -> String {
 /// # Errors
 /// `BadBranchName`.
 pub fn check_branch(name: &str) -> Result<(), Error> {
-    if git2::Branch::name_is_valid(name).unwrap_or(false) {
-        Ok(())
-    } else {
-        Err(Error::BadBranchName(name.to_owned()))
-    }
+    if git2::Branch::name_is_valid(name).unwrap_or(false) { Ok(()) } else { Err(Error::BadBranchName(name.to_owned())) }
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -21,7 +21,8 @@ impl Output {
     }
 
     pub(crate) fn project(&self, project: &ProjectRow) -> io::Result<()> {
-        let text = format!("{}  {:<24}  {} active  {}", project.id, project.name, project.active_sandboxes, project.source);
+        let text =
+            format!("{}  {:<24}  {} active  {}", project.id, project.name, project.active_sandboxes, project.source);
         self.line(
             &text,
             &json!({
