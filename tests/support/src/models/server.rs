@@ -104,10 +104,11 @@ impl ModelServer {
     }
 
     pub fn start_with(options: Options) -> anyhow::Result<Self> {
+        // Nothing here waits, so that a test may call it from within a runtime of its own.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let listener = runtime
-            .block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)))
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, options.port))
             .with_context(|| format!("could not listen on port {}", options.port))?;
+        listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let memory = Arc::new(Memory { options, requests: Mutex::default(), flaky: Mutex::default() });
         let router = Router::new().fallback(answer).layer(DefaultBodyLimit::disable()).with_state(Arc::clone(&memory));
@@ -115,6 +116,7 @@ impl ModelServer {
         let thread = std::thread::Builder::new().name("scripted-models".to_owned()).spawn(move || {
             // Dropping the runtime ends every connection, the silent ones too.
             runtime.block_on(async {
+                let listener = TcpListener::from_std(listener).expect("the runtime takes sockets");
                 tokio::select! {
                     _ = axum::serve(listener, router) => {}
                     _ = stopped => {}
@@ -329,6 +331,12 @@ mod tests {
     fn the_scenario_is_the_head_of_the_path() {
         assert_eq!(split_scenario("/s/happy/v1/messages"), (Some("happy"), "/v1/messages"));
         assert_eq!(split_scenario("/v1/messages"), (None, "/v1/messages"));
+    }
+
+    #[tokio::test]
+    async fn a_server_starts_within_a_runtime_too() {
+        let server = ModelServer::start().unwrap();
+        assert!(tokio::net::TcpStream::connect(server.address()).await.is_ok());
     }
 
     #[test]
