@@ -54,9 +54,13 @@ impl App {
         let before = self.sandboxes().await?;
         self.fill_new_sandbox(new).await?;
         self.click("start-sandbox").await?;
+        // Until its row is the chosen one, the page may still be another's.
+        let is_new = async || {
+            let rows = self.all("[data-testid=\"sandbox-row\"][aria-selected=\"true\"]").await?;
+            Ok(rows.iter().map(|row| row.attribute("data-id").to_owned()).find(|id| !before.contains(id)))
+        };
+        let id = self.wait("the new sandbox is chosen in the list", DEADLINE, is_new).await?;
         self.is_gone("new-sandbox-dialog").await?;
-        let is_new = async || Ok(self.sandboxes().await?.into_iter().find(|id| !before.contains(id)));
-        let id = self.wait("the new sandbox is in the list", DEADLINE, is_new).await?;
         self.see("status-badge").await?;
         Ok(id)
     }

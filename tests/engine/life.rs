@@ -217,6 +217,63 @@ async fn a_restart_goes_on_with_an_ending() {
 }
 
 #[tokio::test]
+async fn after_a_reboot_a_sandbox_gets_a_new_place_and_goes_on() {
+    let mut world = World::new().await;
+    let (id, turn) = world.running("work").await;
+    world.provider.print(turn, b"half of it");
+    world.engine.shutdown().await;
+    world.provider.lose_all();
+    world.restart().await;
+    let row = world.until(id, |row| row.lifecycle.status == Status::Running && !row.is_working).await;
+    assert_eq!(row.lifecycle.activity, Activity::None);
+    assert_eq!(output(&world.items(id).await), "half of it", "what was printed before is there");
+    world.engine.sandbox_send(id, "more", SendHow::Queue).await.unwrap();
+    let next = world.turn_with("more").await;
+    world.provider.end(next, Exit::Code(0));
+    world.until(id, |row| !row.is_working && row.queued == 0).await;
+    assert_eq!(world.provider.alive(), 1);
+}
+
+#[tokio::test]
+async fn a_sandbox_that_arrives_after_its_stop_is_destroyed() {
+    let world = World::new().await;
+    world.provider.think(true);
+    let project = world.project().await;
+    let created = world.engine.sandbox_create(NewSandbox::of(project, AgentKind::Shell, "true")).await.unwrap();
+    world.until(created.id, |row| row.step.as_deref().is_some_and(|step| step.starts_with("starting"))).await;
+    world.engine.sandbox_stop(created.id).await.unwrap();
+    world.provider.think(false);
+    world.until(created.id, is(Status::Killed)).await;
+    assert_eq!(world.provider.alive(), 0, "the late one is gone too");
+    assert!(world.provider.started().is_empty(), "and its agent was never started");
+}
+
+#[tokio::test]
+async fn a_turn_the_provider_does_not_take_now_is_started_later() {
+    let world = World::new().await;
+    world.provider.refuse_turns(true);
+    let project = world.project().await;
+    let created = world.engine.sandbox_create(NewSandbox::of(project, AgentKind::Shell, "later")).await.unwrap();
+    world.until(created.id, |row| row.is_working).await;
+    world.provider.refuse_turns(false);
+    let turn = world.turn_with("later").await;
+    world.provider.end(turn, Exit::Code(0));
+    world.until(created.id, |row| !row.is_working).await;
+    let errors = world.items(created.id).await.into_iter().filter(|item| matches!(item, Item::Error { .. })).count();
+    assert_eq!(errors, 0, "nothing has failed");
+}
+
+#[tokio::test]
+async fn a_failed_turn_says_why_once() {
+    let world = World::new().await;
+    let (id, turn) = world.running("work").await;
+    world.provider.end(turn, Exit::Signal(11));
+    world.until(id, |row| !row.is_working).await;
+    let errors = world.items(id).await.into_iter().filter(|item| matches!(item, Item::Error { .. })).count();
+    assert_eq!(errors, 1);
+}
+
+#[tokio::test]
 async fn two_engines_never_share_a_folder() {
     let world = World::new().await;
     let host = courier_engine::host::Host::new(

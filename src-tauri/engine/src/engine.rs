@@ -342,10 +342,6 @@ impl Engine {
     pub async fn sandbox_send(&self, id: SandboxId, content: &str, how: SendHow) -> Result<MessageRow, Error> {
         let content = check_message(content)?;
         let now = self.around.clock.now();
-        let place = match how {
-            SendHow::Queue => messages::Place::Last,
-            SendHow::Interrupt => messages::Place::First,
-        };
         let message = self
             .around
             .store
@@ -362,11 +358,18 @@ impl Engine {
                         "Run it again instead.",
                     ));
                 }
+                let place = match how {
+                    // Before the first turn there is nothing to interrupt, and the first message goes first.
+                    SendHow::Interrupt if sandbox.lifecycle.status != Status::Creating => messages::Place::First,
+                    SendHow::Queue | SendHow::Interrupt => messages::Place::Last,
+                };
                 Ok(messages::enqueue(tx, id, &content, place, now)?)
             })
             .await?;
         if how == SendHow::Interrupt {
-            self.ask(id, Request::Interrupt).await?;
+            // It may be the open turn by now.
+            let sparing = Some(message.id);
+            self.ask(id, |reply| Request::Interrupt { sparing, reply }).await?;
         }
         self.supervisor.tell(id, Request::LookAtQueue).await;
         Ok(message)
@@ -396,7 +399,7 @@ impl Engine {
     /// # Errors
     /// `NotFound`.
     pub async fn sandbox_interrupt(&self, id: SandboxId) -> Result<(), Error> {
-        self.ask(id, Request::Interrupt).await
+        self.ask(id, |reply| Request::Interrupt { sparing: None, reply }).await
     }
 
     /// Suspends a sandbox. Returns once that is recorded; the feed tells when it is done.
@@ -422,7 +425,10 @@ impl Engine {
     pub async fn sandbox_stop(&self, id: SandboxId) -> Result<(), Error> {
         match self.ask(id, Request::Stop).await {
             // It ended while it was asked to.
-            Err(error) if error.code() == Code::IllegalState => Ok(()),
+            Err(error) if error.code() == Code::IllegalState => {
+                let is_live = self.sandbox_get(id).await?.lifecycle.status.is_live();
+                if is_live { Err(error) } else { Ok(()) }
+            }
             answer => answer,
         }
     }
@@ -454,16 +460,16 @@ impl Engine {
         Err(Error::illegal_state(&lifecycle, "takes no orders", "Run it again instead."))
     }
 
-    /// Waits until a sandbox has this status with no work in hand, or has ended.
+    /// Waits until a sandbox that was made has no work in hand.
     ///
     /// # Errors
     /// `NotFound`; `ShuttingDown`.
-    pub async fn sandbox_settled(&self, id: SandboxId, wanted: Status) -> Result<SandboxRow, Error> {
+    pub async fn sandbox_settled(&self, id: SandboxId) -> Result<SandboxRow, Error> {
         let mut changes = self.feed().changes();
         loop {
             let row = self.sandbox_get(id).await?;
             let is_settled = row.lifecycle.activity == crate::model::Activity::None;
-            if is_settled && (row.lifecycle.status == wanted || !row.lifecycle.status.is_live()) {
+            if is_settled && row.lifecycle.status != Status::Creating {
                 return Ok(row);
             }
             // Lagging behind only means looking again.

@@ -224,8 +224,13 @@ impl Host {
     }
 
     pub(crate) async fn remove_credential(&self, kind: CredentialKind) -> Result<(), secrets::Error> {
+        let was_session_only = self.session.get(kind).is_ok();
         self.session.remove(kind)?;
-        self.in_keychain(move |keychain| keychain.remove(kind)).await
+        match self.in_keychain(move |keychain| keychain.remove(kind)).await {
+            // Without a keychain this session's own was all there was.
+            Err(secrets::Error::NoKeychain { .. }) if was_session_only => Ok(()),
+            other => other,
+        }
     }
 
     /// Keychains block, and may ask the person.

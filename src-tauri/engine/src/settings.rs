@@ -63,6 +63,9 @@ impl Settings {
                     || host == "[::1]"
                     || host.parse().is_ok_and(|ip: std::net::Ipv4Addr| ip.is_loopback())
             });
+            if url.contains('@') {
+                return Err(Invalid("the address holds a name or password; keys are set under Keys".to_owned()));
+            }
             if host_and_port(url).is_none() || !(url.starts_with("https://") || is_loopback) {
                 return Err(Invalid(format!("{url:?} is not an https:// address (http:// is for this machine only)")));
             }

@@ -22,6 +22,8 @@ use tokio::sync::watch;
 #[derive(Clone, Debug, Default)]
 pub struct FakeProvider {
     state: Arc<Mutex<State>>,
+    /// While true, sandboxes are not made: the provider thinks.
+    is_thinking: Arc<watch::Sender<bool>>,
 }
 
 #[derive(Debug, Default)]
@@ -32,6 +34,7 @@ struct State {
     started: Vec<(TurnId, String)>,
     refuse_pause: bool,
     refuse_provision: Option<String>,
+    refuse_turns: bool,
 }
 
 #[derive(Debug)]
@@ -108,6 +111,16 @@ impl FakeProvider {
         self.lock().refuse_provision = message.map(str::to_owned);
     }
 
+    /// Whether the provider thinks for ever when asked for a sandbox.
+    pub fn think(&self, think: bool) {
+        self.is_thinking.send_replace(think);
+    }
+
+    /// Whether turns are refused, as by a provider that is just pausing.
+    pub fn refuse_turns(&self, refuse: bool) {
+        self.lock().refuse_turns = refuse;
+    }
+
     /// How many sandboxes are alive or paused.
     pub fn alive(&self) -> usize {
         self.lock().sandboxes.values().filter(|sandbox| !matches!(sandbox.presence, Presence::Gone { .. })).count()
@@ -131,6 +144,9 @@ impl Provider for FakeProvider {
     }
 
     async fn provision(&self, spec: &Provision) -> Result<ProviderId, Error> {
+        let mut thinking = self.is_thinking.subscribe();
+        // The sender lives as long as the provider.
+        _ = thinking.wait_for(|is_thinking| !is_thinking).await;
         let mut state = self.lock();
         if let Some(message) = &state.refuse_provision {
             return Err(Error::Keeper(message.clone()));
@@ -177,6 +193,9 @@ impl Provider for FakeProvider {
 
     async fn start_turn(&self, id: &ProviderId, turn: &TurnSpec) -> Result<(), Error> {
         let mut state = self.lock();
+        if state.refuse_turns {
+            return Err(Error::Keeper("not now".into()));
+        }
         if !state.sandboxes.get(&id.0).is_some_and(|sandbox| sandbox.presence == Presence::Alive) {
             return Err(Error::Gone);
         }

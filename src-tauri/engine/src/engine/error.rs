@@ -143,7 +143,7 @@ impl From<work::Error> for Error {
             }
             E::Empty(_) => (Code::EmptyRepository, "Make a first commit in it, then add it again."),
             E::Bare(_) => (Code::BareRepository, "Choose a working copy, or give its address as file:// and its path."),
-            E::PasswordInAddress => (Code::Invalid, "Leave the password out of it."),
+            E::PasswordInAddress => (Code::Invalid, "Leave it out; what is typed here is stored and shown."),
             E::NotAnAddress(_) => {
                 (Code::Invalid, "Give a folder's whole path, or an address such as https://… or git@host:path.")
             }

@@ -79,9 +79,9 @@ impl Engine {
     /// # Errors
     /// `NoKeychain`.
     pub async fn credential_remove(&self, kind: CredentialKind) -> Result<(), Error> {
-        self.around.host.remove_credential(kind).await?;
+        let removed = self.around.host.remove_credential(kind).await;
         self.feed().publish(Change::Credentials);
-        Ok(())
+        Ok(removed?)
     }
 
     /// Every agent of the registry, and whether it could start now.

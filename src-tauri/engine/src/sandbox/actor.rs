@@ -9,6 +9,7 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::Instant,
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Surroundings,
@@ -20,20 +21,28 @@ use super::{
 use crate::{
     agent::Agent,
     engine::Error,
-    model::{Activity, Effect, Event, Item, Lifecycle, NoticeLevel, OnTimeout, SandboxId, Status},
+    model::{Activity, Effect, Event, Item, Lifecycle, MessageId, NoticeLevel, OnTimeout, Status},
     provider::{self, Follower, Presence, Provider, ProviderId, SpoolEvent},
-    store::{self, SandboxError, SandboxRow, sandboxes},
+    store::{self, SandboxError, SandboxRow, jobs, sandboxes},
 };
 
 /// How many requests may wait.
 const INBOX: usize = 64;
+/// How long to wait before a sandbox that could not be revived is tried again.
+const REVIVE_AGAIN: Duration = Duration::from_secs(30);
+/// How long to wait before a provider that did not answer is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
 
 /// What can be asked of an actor.
 #[derive(Debug)]
 pub(crate) enum Request {
     /// A message was queued.
     LookAtQueue,
-    Interrupt(Reply),
+    /// End the open turn, unless it is the one of this message.
+    Interrupt {
+        sparing: Option<MessageId>,
+        reply: Reply,
+    },
     Pause(Reply),
     Resume(Reply),
     Stop(Reply),
@@ -48,6 +57,8 @@ type Reply = oneshot::Sender<Result<(), Error>>;
 #[derive(Debug)]
 pub(super) enum Done {
     Provisioned(Result<sandboxes::Provisioned, SandboxError>),
+    /// What there is after a revival.
+    Revived(Result<Presence, provider::Error>),
     /// What the provider says after a pause or a resume; an error means nobody knows.
     Found(Result<Presence, provider::Error>),
     /// What it says to a check, and how things stood when it was asked.
@@ -75,6 +86,9 @@ pub(super) struct Actor {
     /// When the running time is over, by the clock that never jumps.
     expiry: Option<Instant>,
     is_checking: bool,
+    /// A sandbox is being made or revived. Cancelled, that stops at the next safe point and still reports back: only
+    /// then is it known what there is to destroy.
+    pub(super) making: Option<CancellationToken>,
 }
 
 /// How to reach an actor.
@@ -89,7 +103,6 @@ pub(super) fn spawn(
     row: SandboxRow,
     agent: &'static dyn Agent,
     provider: Arc<dyn Provider>,
-    ended: impl FnOnce(SandboxId) + Send + 'static,
 ) -> Handle {
     let (sender, inbox) = mpsc::channel(INBOX);
     let (report, done) = mpsc::unbounded_channel();
@@ -108,18 +121,21 @@ pub(super) fn spawn(
         report,
         expiry: None,
         is_checking: false,
+        making: None,
     };
     tasks.spawn(async move {
         if let Err(error) = actor.run().await {
-            tracing::error!(sandbox = %id, %error, "the sandbox's owner stopped; the next start goes on from the database");
+            tracing::error!(sandbox = %id, %error, "the sandbox's owner stopped; another goes on from the database");
         }
-        ended(id);
     });
     Handle { inbox: sender }
 }
 
 impl Actor {
     async fn run(mut self) -> Result<(), store::Error> {
+        let id = self.row.id;
+        // The row this owner was given may be of a moment ago.
+        self.row = self.around.store.read(move |connection| sandboxes::get(connection, id)).await?;
         self.take_up().await?;
         let shutdown = self.around.shutdown.clone();
         while self.row.lifecycle.status.is_live() {
@@ -145,7 +161,7 @@ impl Actor {
             (Status::Creating, Activity::None) => self.provision(),
             (Status::Creating, Activity::Stopping) => self.owe(Effect::Release).await?,
             (_, Activity::Stopping) => {
-                self.join_turn().await?;
+                self.join_turn(false).await?;
                 self.owe(Effect::SaveThenDestroy).await?;
             }
             _ => self.rejoin().await?,
@@ -158,48 +174,54 @@ impl Actor {
         let Some(id) = self.provider_id() else { return self.happen(Event::FoundGone, None).await };
         match self.provider.inspect(&id).await {
             Ok(Presence::Gone { timed_out: true }) => {
-                self.join_turn().await?;
+                self.join_turn(false).await?;
                 let event =
                     if self.row.lifecycle.status == Status::Paused { Event::StopRequested } else { Event::TimedOut };
                 self.happen(event, None).await
             }
             Ok(Presence::Gone { timed_out: false }) => {
-                self.join_turn().await?;
                 self.revive();
                 Ok(())
             }
-            Ok(Presence::Alive) => {
-                self.join_turn().await?;
-                self.happen(Event::FoundAlive, None).await?;
-                self.begin_next_turn().await
-            }
-            Ok(Presence::Paused) => {
-                self.join_turn().await?;
-                self.happen(Event::FoundPaused, None).await
-            }
-            Err(error) => {
-                tracing::warn!(sandbox = %self.row.id, %error, "the provider did not say whether the sandbox is there");
-                Ok(())
-            }
+            // An error: nobody knows, and the next check asks again.
+            found => self.found(found).await,
         }
     }
 
     /// The machine was rebooted, or somebody ended the keeper while the app was closed: the sandbox's files are there,
     /// so it gets a new keeper and keeps its status.
     fn revive(&mut self) {
-        let (around, provider, row) = (self.around.clone(), self.provider.clone(), self.row.clone());
-        let agent = self.agent;
+        let (around, agent, provider, row) = (self.around.clone(), self.agent, self.provider.clone(), self.row.clone());
+        let stopped = self.begin_making();
         self.run_effect(async move {
-            let made = provisioning::revive(around, agent, provider.as_ref(), row.clone()).await;
-            match (made, row.lifecycle.status) {
-                (Ok(id), Status::Paused) => Done::Found(match provider.pause(&id).await {
-                    Ok(()) => Ok(Presence::Paused),
-                    Err(error) => Err(error),
-                }),
-                (Ok(_), _) => Done::Found(Ok(Presence::Alive)),
-                (Err(_), _) => Done::Found(Ok(Presence::Gone { timed_out: false })),
+            loop {
+                match provisioning::revive(&around, agent, provider.as_ref(), &row, &stopped).await {
+                    Ok(id) if row.lifecycle.status == Status::Paused => {
+                        return Done::Revived(provider.pause(&id).await.map(|()| Presence::Paused));
+                    }
+                    Ok(_) => return Done::Revived(Ok(Presence::Alive)),
+                    Err(_) if stopped.is_cancelled() => {
+                        return Done::Revived(Ok(Presence::Gone { timed_out: false }));
+                    }
+                    Err(error) => {
+                        tracing::warn!(sandbox = %row.id, message = %error.message, "not revived; trying again");
+                        _ = stopped.run_until_cancelled(tokio::time::sleep(REVIVE_AGAIN)).await;
+                    }
+                }
             }
         });
+    }
+
+    fn begin_making(&mut self) -> CancellationToken {
+        let stopped = CancellationToken::new();
+        self.making = Some(stopped.clone());
+        stopped
+    }
+
+    /// Making has ended, one way or the other. Whether it is to be destroyed is for its ending to say.
+    fn making_ended(&mut self) {
+        self.making = None;
+        self.destroy_if_owed();
     }
 
     /// Lets go of everything without ending anything.
@@ -215,8 +237,8 @@ impl Actor {
                 self.check();
                 return Ok(());
             }
-            Request::Interrupt(reply) => {
-                let answer = self.interrupt().await;
+            Request::Interrupt { sparing, reply } => {
+                let answer = self.interrupt(sparing).await;
                 _ = reply.send(answer.map_err(Error::from));
                 return Ok(());
             }
@@ -245,9 +267,22 @@ impl Actor {
                 let (id, known) = (self.row.id, found.clone());
                 self.row.provider_id = Some(found.provider_id);
                 self.around.store.write(move |tx| sandboxes::set_provisioned(tx, id, &known)).await?;
-                self.happen(Event::Provisioned, None).await
+                self.making_ended();
+                self.happen(Event::Provisioned, None).await?;
+                if let Some(expires_at) = self.row.expires_at {
+                    // The time of the set-up is not the sandbox's.
+                    self.give_time(expires_at.since(self.around.clock.now()));
+                }
+                Ok(())
             }
-            Done::Provisioned(Err(error)) => self.happen(Event::ProvisioningFailed, Some(error)).await,
+            Done::Provisioned(Err(error)) => {
+                self.making_ended();
+                self.happen(Event::ProvisioningFailed, Some(error)).await
+            }
+            Done::Revived(found) => {
+                self.making_ended();
+                if self.ending.is_some() { Ok(()) } else { self.found(found).await }
+            }
             Done::Found(found) => self.found(found).await,
             Done::Checked(asked, found) => {
                 self.is_checking = false;
@@ -278,13 +313,19 @@ impl Actor {
         match found {
             Ok(Presence::Alive) => {
                 self.happen(Event::FoundAlive, None).await?;
+                self.join_turn(true).await?;
                 self.begin_next_turn().await
             }
-            Ok(Presence::Paused) => self.happen(Event::FoundPaused, None).await,
+            Ok(Presence::Paused) => {
+                self.happen(Event::FoundPaused, None).await?;
+                self.join_turn(true).await
+            }
             Ok(Presence::Gone { timed_out: true }) if self.row.lifecycle.status == Status::Running => {
+                self.join_turn(false).await?;
                 self.happen(Event::TimedOut, None).await
             }
             Ok(Presence::Gone { .. }) => {
+                self.join_turn(false).await?;
                 if self.turn.is_open() {
                     // What it printed is in the spool; its end asks again.
                     let id = self.row.id;
@@ -293,11 +334,8 @@ impl Actor {
                 self.happen(Event::FoundGone, None).await
             }
             Err(error) => {
+                // The next check asks again.
                 tracing::warn!(sandbox = %self.row.id, %error, "the provider did not answer");
-                // A failed pause or resume asks what is true; a failed check asks again with the next tick.
-                if matches!(self.row.lifecycle.activity, Activity::Pausing | Activity::Resuming) {
-                    self.check();
-                }
                 Ok(())
             }
         }
@@ -314,7 +352,8 @@ impl Actor {
             }
         };
         if to != from {
-            self.advance(from, to, error).await?;
+            let is_cleanup_owed = effect == Effect::Release && !to.status.is_live();
+            self.advance(from, to, error, is_cleanup_owed).await?;
             self.note_pause(from.status).await?;
         }
         self.owe(effect).await
@@ -325,6 +364,7 @@ impl Actor {
         from: Lifecycle,
         to: Lifecycle,
         error: Option<SandboxError>,
+        is_cleanup_owed: bool,
     ) -> Result<(), store::Error> {
         let (id, now) = (self.row.id, self.around.clock.now());
         let row = self
@@ -333,6 +373,10 @@ impl Actor {
             .write(move |tx| {
                 if !sandboxes::advance(tx, id, from, to, error.as_ref(), now)? {
                     tracing::error!(sandbox = %id, ?from, ?to, "another writer changed the sandbox");
+                }
+                if is_cleanup_owed {
+                    // This owner ends with its sandbox; what may be left behind is a job.
+                    jobs::insert_destroy(tx, id, now)?;
                 }
                 sandboxes::get(tx, id)
             })
@@ -375,7 +419,9 @@ impl Actor {
     }
 
     fn provision(&mut self) {
-        let work = provisioning::provision(self.around.clone(), self.agent, self.provider.clone(), self.row.clone());
+        let stopped = self.begin_making();
+        let (around, provider, row) = (self.around.clone(), self.provider.clone(), self.row.clone());
+        let work = provisioning::provision(around, self.agent, provider, row, stopped);
         self.run_effect(async { Done::Provisioned(work.await) });
     }
 
@@ -392,7 +438,13 @@ impl Actor {
             {
                 tracing::warn!(%error, "the provider did not take the remaining time");
             }
-            Done::Found(provider.inspect(&id).await)
+            loop {
+                match provider.inspect(&id).await {
+                    Ok(found) => return Done::Found(Ok(found)),
+                    Err(error) => tracing::warn!(%error, "the provider did not answer; asking again"),
+                }
+                tokio::time::sleep(ASK_AGAIN).await;
+            }
         });
     }
 
@@ -460,6 +512,9 @@ impl Actor {
         match event {
             Ok(SpoolEvent::Bytes { stream, bytes }) => {
                 let now = self.around.clock.now();
+                if let Some(ending) = &mut self.ending {
+                    ending.has_heard();
+                }
                 let is_full = self.turn.ingest().is_some_and(|ingest| {
                     ingest.read(stream, bytes, now);
                     ingest.is_full()

@@ -35,6 +35,13 @@ pub(super) enum Ending {
 }
 
 impl Ending {
+    /// More of the last output has arrived: it is waited for anew.
+    pub(super) fn has_heard(&mut self) {
+        if let Self::ReadingOut { until } = self {
+            *until = Instant::now() + LAST_OUTPUT;
+        }
+    }
+
     /// When it goes on by itself.
     pub(super) fn due(&self) -> Option<Instant> {
         match self {
@@ -55,7 +62,7 @@ impl Actor {
         self.give_time(EXTRA);
         self.set_step("ending the agent").await?;
         self.ending = Some(Ending::StoppingAgent { until: Instant::now() + AGENT });
-        self.interrupt().await
+        self.interrupt(None).await
     }
 
     /// The agent's turn has ended, and an ending waited for it.
@@ -86,7 +93,25 @@ impl Actor {
 
     /// Destroys the sandbox; asking again while it is being destroyed does no harm.
     pub(super) fn destroy(&mut self) {
+        if matches!(self.ending, Some(Ending::Destroying | Ending::ReadingOut { .. })) {
+            return;
+        }
         self.ending = Some(Ending::Destroying);
+        match &self.making {
+            // What is being made is destroyed once it is known what that is.
+            Some(making) => making.cancel(),
+            None => self.ask_to_destroy(),
+        }
+    }
+
+    /// Making has ended, and a destroy waited for it.
+    pub(super) fn destroy_if_owed(&self) {
+        if matches!(self.ending, Some(Ending::Destroying)) {
+            self.ask_to_destroy();
+        }
+    }
+
+    fn ask_to_destroy(&self) {
         // A sandbox that was never answered for may exist all the same, under the name its provider would give it.
         let id = self.provider_id().unwrap_or_else(|| ProviderId(self.row.id.to_string()));
         let provider = self.provider.clone();
@@ -100,6 +125,9 @@ impl Actor {
     }
 
     pub(super) async fn destroyed(&mut self, result: Result<(), provider::Error>) -> Result<(), store::Error> {
+        if !matches!(self.ending, Some(Ending::Destroying)) {
+            return Ok(());
+        }
         match result {
             Ok(()) | Err(provider::Error::Gone) if self.turn.ingest().is_some() && !self.has_read_out => {
                 self.has_read_out = true;

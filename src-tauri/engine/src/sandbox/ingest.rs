@@ -19,7 +19,7 @@ pub(super) const COALESCE: Duration = Duration::from_millis(30);
 /// How many bytes are stored at once at most.
 const BATCH: usize = 1 << 20;
 /// How many items that may still grow are kept in memory.
-const GROWING: usize = 16;
+const GROWING: usize = 64;
 
 /// Reads one turn's output into the store.
 #[derive(Debug)]
@@ -56,22 +56,23 @@ impl Ingest {
         store: &Store,
         turn: TurnRow,
         mut parser: Box<dyn Parser>,
-        redactor: TextRedactor,
+        mut redactor: TextRedactor,
         now: Timestamp,
     ) -> Result<Self, store::Error> {
         let (id, sandbox) = (turn.id, turn.sandbox);
-        let (parser, growing, seqs, next_seq) = store
+        let (parser, redactor, growing, seqs, next_seq) = store
             .read(move |connection| {
                 let mut deltas = Vec::new();
                 let mut growing = BTreeMap::new();
                 log::replay(connection, id, |stream, bytes| {
                     parser.read(stream, bytes, now, &mut deltas);
-                    for delta in deltas.drain(..) {
+                    for delta in redactor.clean(std::mem::take(&mut deltas)) {
                         grow(&mut growing, &delta);
+                        trim(&mut growing);
                     }
                 })?;
                 let seqs = items::parsed_seqs(connection, id)?;
-                Ok::<_, store::Error>((parser, growing, seqs, items::next_seq(connection, sandbox)?))
+                Ok::<_, store::Error>((parser, redactor, growing, seqs, items::next_seq(connection, sandbox)?))
             })
             .await?;
         let offsets = turn.offsets;
@@ -131,27 +132,23 @@ impl Ingest {
         let mut deltas = Vec::new();
         let outcome = self.parser.finish(exit, self.turn.is_interrupted, now, &mut deltas);
         self.take(deltas, now);
-        for (at, text) in self.redactor.finish() {
+        for (at, text) in self.redactor.release() {
             self.append(at, &text);
         }
         outcome
     }
 
     fn take(&mut self, deltas: Vec<Delta>, now: Timestamp) {
-        for delta in deltas {
+        for delta in self.redactor.clean(deltas) {
             match delta {
                 Delta::Put { at, item } => {
-                    let item = self.redactor.item(at, item);
                     grow(&mut self.growing, &Delta::Put { at, item: item.clone() });
                     self.pending.appends.remove(&at);
                     self.pending.whole.insert(at);
                     self.pending.dirty.insert(at);
                     self.pending.items.insert(at, (item, now));
                 }
-                Delta::Append { at, text } => {
-                    let text = self.redactor.text(at, &text);
-                    self.append(at, &text);
-                }
+                Delta::Append { at, text } => self.append(at, &text),
             }
         }
     }
@@ -186,9 +183,7 @@ impl Ingest {
                 appends.push((seq, text.clone()));
             }
         }
-        while self.growing.len() > GROWING {
-            self.growing.pop_first();
-        }
+        trim(&mut self.growing);
         let headline = self.parser.headline().filter(|headline| self.headline.as_ref() != Some(headline));
         if headline.is_some() {
             self.headline.clone_from(&headline);
@@ -212,6 +207,13 @@ impl Ingest {
                 Ok(())
             })
             .await
+    }
+}
+
+/// Forgets the oldest of the items that may grow: text is added to the newest.
+fn trim(growing: &mut BTreeMap<u32, Item>) {
+    while growing.len() > GROWING {
+        growing.pop_first();
     }
 }
 

@@ -84,7 +84,7 @@ impl Preparation {
 /// A script as the sandbox's own shell runs it, for the set-up.
 pub(super) fn script(text: &str) -> Process {
     Process {
-        argv: ["/bin/bash", "-c", "eval \"$(cat)\" </dev/null"].map(str::to_owned).to_vec(),
+        argv: ["/bin/bash", "-c", "eval -- \"$(cat)\" </dev/null"].map(str::to_owned).to_vec(),
         env: Vec::new(),
         stdin: text.as_bytes().to_vec(),
     }

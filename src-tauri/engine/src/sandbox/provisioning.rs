@@ -2,12 +2,14 @@
 
 use std::{future::Future, path::PathBuf, time::Duration};
 
-use super::{Surroundings, launch, launch::Preparation, prepare};
+use tokio_util::sync::CancellationToken;
+
+use super::{Surroundings, launch, prepare};
 use crate::{
     agent::{Agent, Exit},
     model::NetworkMode,
     provider::{self, Limits, Provider, ProviderId, Provision},
-    settings::host_and_port,
+    settings::{Settings, host_and_port},
     store::{SandboxError, SandboxRow, sandboxes},
     work::{Mirror, Source, Workspace},
 };
@@ -19,12 +21,14 @@ const SETUP: Duration = Duration::from_secs(10 * 60);
 /// How much of a failed command's output an error shows, in bytes.
 const LAST_WORDS: usize = 2000;
 
-/// Makes the sandbox this row asks for and returns what became known of it.
+/// Makes the sandbox this row asks for and returns what became known of it. Once `stopped`, it ends between two steps or
+/// in one that leaves nothing running.
 pub(super) async fn provision(
     around: Surroundings,
     agent: &'static dyn Agent,
     provider: std::sync::Arc<dyn Provider>,
     row: SandboxRow,
+    stopped: CancellationToken,
 ) -> Result<sandboxes::Provisioned, SandboxError> {
     let steps = if row.setup_script.is_some() { 4 } else { 3 };
     let step = |number: u32, what: &'static str| {
@@ -37,20 +41,27 @@ pub(super) async fn provision(
     };
 
     step(1, "finding the agent").await?;
-    let preparation = prepare(&around, agent).await?;
+    let preparation = unless(&stopped, prepare(&around, agent)).await?;
 
     step(2, "cloning repository").await?;
     let directory = around.directory(row.id);
-    let base_commit = within(REPOSITORY, "cloning the repository", clone(&around, &row, directory)).await?;
+    let cloning = within(REPOSITORY, "cloning the repository", clone(&around, &row, directory));
+    let base_commit = unless(&stopped, cloning).await?;
 
     step(3, "starting the sandbox").await?;
-    let spec = spec(&around, agent, &preparation, &row, row.timeout);
+    if stopped.is_cancelled() {
+        return Err(was_stopped());
+    }
+    let needed = Needed { read_only: preparation.read_only, base_url: preparation.base_url };
+    // The sandbox's own time begins when it is ready.
+    let lifetime = row.timeout + if row.setup_script.is_some() { SETUP } else { Duration::ZERO };
+    let spec = spec(&around, agent, &needed, &row, lifetime);
     let made = async { provider.provision(&spec).await.map_err(|error| provider_error(&error)) };
     let id = within(SANDBOX, "starting the sandbox", made).await?;
 
     if let Some(script) = &row.setup_script {
         step(4, "running the set-up script").await?;
-        set_up(provider.as_ref(), &id, script).await?;
+        unless(&stopped, set_up(provider.as_ref(), &id, script)).await?;
     }
     Ok(sandboxes::Provisioned {
         limits_enforced: provider.limits(&id).await == Limits::Enforced,
@@ -61,36 +72,51 @@ pub(super) async fn provision(
     })
 }
 
+/// What a jail must show, and where the model is. The key is not needed to make one.
+struct Needed {
+    read_only: Vec<PathBuf>,
+    base_url: Option<String>,
+}
+
 /// Gives a sandbox whose processes are gone, but whose files are there, a new place to run in.
 pub(super) async fn revive(
-    around: Surroundings,
+    around: &Surroundings,
     agent: &'static dyn Agent,
     provider: &dyn Provider,
-    row: SandboxRow,
+    row: &SandboxRow,
+    stopped: &CancellationToken,
 ) -> Result<ProviderId, SandboxError> {
-    let preparation = prepare(&around, agent).await?;
+    let settings = Settings::load(&around.store).await.map_err(|error| launch::internal(&error))?;
+    let cli = unless(stopped, around.host.find_cli(agent, &settings)).await?;
+    let needed = Needed { read_only: cli.read_only, base_url: settings.base_url_for(agent.kind()) };
     let left = match (row.expires_at, row.remaining) {
         (Some(at), _) => at.since(around.clock.now()),
         (None, Some(remaining)) => remaining,
         (None, None) => row.timeout,
     };
-    let spec = spec(&around, agent, &preparation, &row, left);
+    let spec = spec(around, agent, &needed, row, left);
     let made = async { provider.provision(&spec).await.map_err(|error| provider_error(&error)) };
     within(SANDBOX, "starting the sandbox", made).await
 }
 
-fn spec(
-    around: &Surroundings,
-    agent: &dyn Agent,
-    preparation: &Preparation,
-    row: &SandboxRow,
-    lifetime: Duration,
-) -> Provision {
+/// Waits for `work`, or for the sandbox to be stopped.
+async fn unless<T>(
+    stopped: &CancellationToken,
+    work: impl Future<Output = Result<T, SandboxError>>,
+) -> Result<T, SandboxError> {
+    stopped.run_until_cancelled(work).await.unwrap_or_else(|| Err(was_stopped()))
+}
+
+fn was_stopped() -> SandboxError {
+    SandboxError { kind: "stopped".to_owned(), message: "it was stopped".to_owned(), remedy: String::new() }
+}
+
+fn spec(around: &Surroundings, agent: &dyn Agent, needed: &Needed, row: &SandboxRow, lifetime: Duration) -> Provision {
     let directory = around.directory(row.id);
-    let mut read_only = preparation.read_only.clone();
+    let mut read_only = needed.read_only.clone();
     read_only.push(around.host.mirror(row.project).objects());
     let mut allowed_hosts = row.allowed_hosts.clone();
-    allowed_hosts.extend(model_hosts(agent, preparation.base_url.as_deref(), row.network));
+    allowed_hosts.extend(model_hosts(agent, needed.base_url.as_deref(), row.network));
     Provision {
         sandbox: row.id,
         workspace: directory.join("workspace"),

@@ -33,7 +33,7 @@ impl Supervisor {
     /// Takes up every live sandbox of an earlier life, and begins to watch.
     pub(crate) async fn start(around: Surroundings) -> Result<Self, store::Error> {
         let supervisor = Self { around: around.clone(), actors: Arc::default() };
-        for row in around.store.read(|connection| sandboxes::live(connection)).await? {
+        for row in around.store.read(sandboxes::live).await? {
             supervisor.adopt(row);
         }
         let watching = supervisor.clone();
@@ -45,6 +45,11 @@ impl Supervisor {
                 for handle in watching.handles() {
                     // A full inbox is busy enough to notice by itself.
                     _ = handle.inbox.try_send(Request::Check);
+                }
+                // An owner that stopped (the database could not be written) is replaced by one that reads the row anew.
+                match watching.around.store.read(sandboxes::live).await {
+                    Ok(rows) => rows.into_iter().for_each(|row| watching.adopt(row)),
+                    Err(error) => tracing::warn!(%error, "live sandboxes could not be listed"),
                 }
             }
         });
@@ -59,14 +64,10 @@ impl Supervisor {
             return;
         };
         let mut actors = self.actors.lock().unwrap_or_else(PoisonError::into_inner);
-        if actors.contains_key(&id) {
+        if actors.get(&id).is_some_and(|handle| !handle.inbox.is_closed()) {
             return;
         }
-        let map = self.actors.clone();
-        let forget = move |id| {
-            map.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
-        };
-        actors.insert(id, actor::spawn(self.around.clone(), row, agent, provider, forget));
+        actors.insert(id, actor::spawn(self.around.clone(), row, agent, provider));
     }
 
     /// Asks an actor and waits for its answer; `None` where the sandbox is not live.
@@ -90,7 +91,10 @@ impl Supervisor {
         }
     }
 
+    /// Every owner there is; those that have ended are forgotten.
     fn handles(&self) -> Vec<Handle> {
-        self.actors.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        let mut actors = self.actors.lock().unwrap_or_else(PoisonError::into_inner);
+        actors.retain(|_, handle| !handle.inbox.is_closed());
+        actors.values().cloned().collect()
     }
 }

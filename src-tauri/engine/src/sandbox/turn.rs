@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     agent::{Exit, Failure, Outcome, Session},
-    model::{Activity, ErrorKind, Event, Item, MessageStatus, Status, TurnId},
+    model::{Activity, ErrorKind, Event, Item, MessageId, MessageStatus, Status, TurnId},
     provider::{self, Follower, Offsets, ProviderId, SpoolEvent, TurnSignal},
     secrets::TextRedactor,
     store::{self, SandboxError, TurnEnd, TurnRow, log, messages, sandboxes, turns},
@@ -38,7 +38,16 @@ pub(super) enum Turn {
 #[derive(Debug)]
 pub(super) struct TurnStart {
     turn: TurnId,
-    result: Result<Started, Failure>,
+    result: Result<Started, NotStarted>,
+}
+
+/// Why a turn's process is not followed.
+#[derive(Debug)]
+enum NotStarted {
+    /// It cannot be: the turn has failed.
+    Failed(Failure),
+    /// The provider does not take it now. The turn stays recorded, and is joined when the sandbox is found alive.
+    NotNow,
 }
 
 struct Started {
@@ -109,6 +118,7 @@ impl Actor {
     pub(super) async fn begin_next_turn(&mut self) -> Result<(), store::Error> {
         let is_idle = self.row.lifecycle.status == Status::Running
             && self.row.lifecycle.activity == Activity::None
+            && self.making.is_none()
             && !self.turn.is_open();
         if !is_idle {
             return Ok(());
@@ -118,6 +128,10 @@ impl Actor {
             .around
             .store
             .write(move |tx| {
+                if turns::open(tx, id)?.is_some() {
+                    // One of an earlier life, not joined yet.
+                    return Ok(None);
+                }
                 let Some(message) = messages::queue(tx, id)?.into_iter().next() else { return Ok(None) };
                 messages::deliver(tx, &message)?;
                 let reply = messages::insert_reply(tx, id, now)?;
@@ -130,13 +144,17 @@ impl Actor {
             })
             .await?;
         if let Some((turn, prompt)) = begun {
-            self.start(turn, prompt, false);
+            self.start(turn, prompt, Joining::No);
         }
         Ok(())
     }
 
-    /// Takes up the turn an earlier life of the app left open.
-    pub(super) async fn join_turn(&mut self) -> Result<(), store::Error> {
+    /// Takes up the turn that is recorded as open and that nobody follows: of an earlier life of the app, or one the
+    /// provider did not take. Where it was never started it is started now, or ended as interrupted.
+    pub(super) async fn join_turn(&mut self, may_start: bool) -> Result<(), store::Error> {
+        if self.turn.is_open() {
+            return Ok(());
+        }
         let id = self.row.id;
         let open = self
             .around
@@ -148,27 +166,26 @@ impl Actor {
             })
             .await?;
         if let Some((turn, prompt)) = open {
-            self.start(turn, prompt, true);
+            self.start(turn, prompt, if may_start { Joining::MayStart } else { Joining::OnlyFollow });
         }
         Ok(())
     }
 
     /// Starts a turn's process, or finds the one that was started, and follows its spool.
-    fn start(&mut self, turn: TurnRow, prompt: String, is_joining: bool) {
+    fn start(&mut self, turn: TurnRow, prompt: String, joining: Joining) {
         let (around, agent, provider) = (self.around.clone(), self.agent, self.provider.clone());
         let (row, id) = (self.row.clone(), self.provider_id());
-        let may_start = row.lifecycle.activity == Activity::None && row.lifecycle.status == Status::Running;
         self.turn = Turn::Starting(turn.clone());
         self.run_effect(async move {
             let started = async {
-                let id: ProviderId = id.ok_or_else(|| failure(ErrorKind::Crashed, "the sandbox was never made"))?;
-                let failed = |error: provider::Error| failure(ErrorKind::Crashed, &error.to_string());
-                let is_started = is_joining && provider.is_started(&id, turn.id).await.map_err(failed)?;
-                let redactor = if is_started {
+                let id: ProviderId =
+                    id.ok_or_else(|| failed(ErrorKind::Interrupted, "the sandbox was never made".to_owned()))?;
+                let is_started = joining != Joining::No && provider.is_started(&id, turn.id).await.map_err(refused)?;
+                let secrets = if is_started {
                     // The keeper has the secrets of this turn; here they are needed for assembled text only.
-                    let secrets = prepare(&around, agent).await.map(|prepared| prepared.secrets()).unwrap_or_default();
-                    TextRedactor::new(&secrets)
-                } else if may_start && !turn.is_interrupted {
+                    let credential = around.host.credential_for(agent).await.ok().flatten();
+                    credential.into_iter().map(|(_, secret)| secret).collect()
+                } else if joining != Joining::OnlyFollow && !turn.is_interrupted {
                     let prepared = prepare(&around, agent).await.map_err(|error| cannot_launch(&error))?;
                     let session = match (&turn.session_before, turn.number) {
                         (Some(session), _) => Session::Resume(session.clone()),
@@ -176,13 +193,14 @@ impl Actor {
                         (None, _) => Session::Continue,
                     };
                     let spec = prepared.turn(agent, &row, turn.id, &prompt, session);
-                    provider.start_turn(&id, &spec).await.map_err(failed)?;
-                    TextRedactor::new(&prepared.secrets())
+                    provider.start_turn(&id, &spec).await.map_err(refused)?;
+                    prepared.secrets()
                 } else {
-                    return Err(failure(ErrorKind::Interrupted, "the sandbox was stopped before the agent started"));
+                    let words = "the sandbox was stopped before the agent started";
+                    return Err(failed(ErrorKind::Interrupted, words.to_owned()));
                 };
-                let follower = provider.follow(&id, turn.id, turn.offsets).await.map_err(failed)?;
-                Ok(Started { follower, redactor })
+                let follower = provider.follow(&id, turn.id, turn.offsets).await.map_err(refused)?;
+                Ok(Started { follower, redactor: TextRedactor::new(&secrets) })
             };
             Done::TurnStarted(TurnStart { turn: turn.id, result: started.await })
         });
@@ -206,9 +224,11 @@ impl Actor {
                 }
                 Ok(())
             }
-            Err(failure) => {
-                let outcome = Outcome { error: Some(failure), session_id: None, usage: None };
-                self.end_turn(turn, Exit::Unknown, outcome).await
+            Err(NotStarted::Failed(failure)) => self.end_unread(turn, failure).await,
+            // The next check says what became of the sandbox.
+            Err(NotStarted::NotNow) => {
+                self.turn = Turn::None;
+                Ok(())
             }
         }
     }
@@ -244,9 +264,10 @@ impl Actor {
         });
     }
 
-    /// Ends the open turn; without one this changes nothing.
-    pub(super) async fn interrupt(&mut self) -> Result<(), store::Error> {
-        let Some(turn) = self.turn.row().map(|row| row.id) else { return Ok(()) };
+    /// Ends the open turn, unless it is the one of message `sparing`; without one this changes nothing.
+    pub(super) async fn interrupt(&mut self, sparing: Option<MessageId>) -> Result<(), store::Error> {
+        let Some(row) = self.turn.row().filter(|row| Some(row.message) != sparing) else { return Ok(()) };
+        let turn = row.id;
         self.around.store.write(move |tx| turns::set_interrupted(tx, turn)).await?;
         match &mut self.turn {
             Turn::Open(reading) => reading.ingest.turn.is_interrupted = true,
@@ -275,22 +296,32 @@ impl Actor {
         let outcome = ingest.finish(exit, now);
         ingest.store(&self.around.store, now).await?;
         let turn = ingest.turn;
-        self.end_turn(turn, exit, outcome).await
+        self.end_turn(turn, exit, outcome, Words::Shown).await
+    }
+
+    /// Ends a turn of which nothing could be read.
+    async fn end_unread(&mut self, turn: TurnRow, failure: Failure) -> Result<(), store::Error> {
+        let outcome = Outcome { error: Some(failure), session_id: None, usage: None };
+        self.end_turn(turn, Exit::Unknown, outcome, Words::Owed).await
     }
 
     /// The sandbox is gone, and the open turn with it.
     pub(super) async fn lose_turn(&mut self) -> Result<(), store::Error> {
         if let Turn::Starting(turn) = &self.turn {
             let turn = turn.clone();
-            let lost = failure(ErrorKind::Interrupted, "the sandbox is gone");
-            let outcome = Outcome { error: Some(lost), session_id: None, usage: None };
-            return self.end_turn(turn, Exit::Unknown, outcome).await;
+            return self.end_unread(turn, failure(ErrorKind::Interrupted, "the sandbox is gone")).await;
         }
         self.finish_turn(Exit::Unknown).await
     }
 
     /// Records a turn's end, and goes on: the next message, or an ending that waited for it.
-    async fn end_turn(&mut self, turn: TurnRow, exit: Exit, outcome: Outcome) -> Result<(), store::Error> {
+    async fn end_turn(
+        &mut self,
+        turn: TurnRow,
+        exit: Exit,
+        outcome: Outcome,
+        words: Words,
+    ) -> Result<(), store::Error> {
         self.turn = Turn::None;
         let now = self.around.clock.now();
         let has_crashed = outcome.error.as_ref().is_some_and(|failure| failure.kind == ErrorKind::Crashed);
@@ -309,7 +340,7 @@ impl Actor {
                     exit,
                     error: error.map(|failure| (failure.kind, failure.message.clone())),
                     agent_session: outcome.session_id.clone(),
-                    is_usage_complete: outcome.usage.is_some() && error.is_none(),
+                    is_usage_complete: is_script || (outcome.usage.is_some() && error.is_none()),
                     usage: outcome.usage,
                     at: now,
                 };
@@ -327,7 +358,7 @@ impl Actor {
                         usage: outcome.usage,
                     };
                     let mut seq = store::items::next_seq(tx, sandbox)?;
-                    if let Some(failure) = error {
+                    if let (Some(failure), Words::Owed) = (error, words) {
                         let item = Item::Error {
                             error: failure.kind,
                             message: failure.message.clone(),
@@ -351,10 +382,6 @@ impl Actor {
             self.turn_ended_while_ending();
             return Ok(());
         }
-        if exit == Exit::Unknown {
-            // Nobody saw how it ended: perhaps the whole sandbox is gone.
-            self.check_now();
-        }
         if crashes >= CRASHES {
             let error = SandboxError {
                 kind: ErrorKind::Crashed.code().to_owned(),
@@ -365,17 +392,50 @@ impl Actor {
             self.around.store.write(move |tx| sandboxes::set_error(tx, id, &stored)).await?;
             return self.happen(Event::Failed, Some(error)).await;
         }
+        if matches!(exit, Exit::Signal(_) | Exit::Unknown) {
+            // Perhaps the whole sandbox is gone; the next message waits until it is found alive.
+            self.check_now();
+            return Ok(());
+        }
         self.begin_next_turn().await
     }
+}
+
+/// How a recorded turn is taken up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Joining {
+    /// It was recorded a moment ago.
+    No,
+    /// It may have been started before; if not, it is started now.
+    MayStart,
+    /// It may have been started before; if not, it has ended.
+    OnlyFollow,
+}
+
+/// Whether a failed turn's transcript says why already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Words {
+    Shown,
+    Owed,
+}
+
+/// What a provider's refusal means for a turn: the sandbox is gone, paused or slow, and the turn can still be started.
+fn refused(error: provider::Error) -> NotStarted {
+    tracing::warn!(%error, "the provider did not take a turn");
+    NotStarted::NotNow
+}
+
+fn failed(kind: ErrorKind, message: String) -> NotStarted {
+    NotStarted::Failed(Failure { kind, message, retry_at: None })
 }
 
 fn failure(kind: ErrorKind, message: &str) -> Failure {
     Failure { kind, message: message.to_owned(), retry_at: None }
 }
 
-fn cannot_launch(error: &SandboxError) -> Failure {
+fn cannot_launch(error: &SandboxError) -> NotStarted {
     let kind = ErrorKind::from_code(&error.kind).unwrap_or(ErrorKind::Other);
-    failure(kind, &format!("{}. {}", error.message, error.remedy))
+    failed(kind, format!("{}. {}", error.message, error.remedy))
 }
 
 fn headline(failure: Option<&Failure>) -> String {

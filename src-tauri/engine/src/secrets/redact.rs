@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use courier_keeper::redact::{Patterns, Redactor};
 
 use super::Secret;
-use crate::model::Item;
+use crate::model::{Delta, Item};
 
 /// Takes secrets out of the items of one turn.
 #[derive(Debug)]
@@ -14,16 +14,41 @@ pub(crate) struct TextRedactor {
     patterns: Patterns,
     /// One stream per item that grows.
     streams: BTreeMap<u32, Redactor>,
+    newest: Option<u32>,
 }
 
 impl TextRedactor {
     /// Looks for these secrets.
     pub(crate) fn new(secrets: &[Secret]) -> Self {
-        Self { patterns: Patterns::new(secrets.iter().map(Secret::expose)), streams: BTreeMap::new() }
+        Self { patterns: Patterns::new(secrets.iter().map(Secret::expose)), streams: BTreeMap::new(), newest: None }
     }
 
-    /// Text added to item `at`: what of it is certain now. The rest follows with the next text, or in `finish`.
-    pub(crate) fn text(&mut self, at: u32, text: &str) -> String {
+    /// The changes with every secret taken out. What may still become one is held back until more text comes, or until
+    /// another item begins.
+    pub(crate) fn clean(&mut self, deltas: Vec<Delta>) -> Vec<Delta> {
+        let mut clean = Vec::with_capacity(deltas.len());
+        for delta in deltas {
+            match delta {
+                Delta::Put { at, item } => {
+                    if self.newest.is_none_or(|newest| at > newest) {
+                        self.newest = Some(at);
+                        clean.extend(self.release().into_iter().map(|(at, text)| Delta::Append { at, text }));
+                    }
+                    clean.push(Delta::Put { at, item: self.item(at, item) });
+                }
+                Delta::Append { at, text } => {
+                    let text = self.text(at, &text);
+                    if !text.is_empty() {
+                        clean.push(Delta::Append { at, text });
+                    }
+                }
+            }
+        }
+        clean
+    }
+
+    /// Text added to item `at`: what of it is certain now.
+    fn text(&mut self, at: u32, text: &str) -> String {
         let stream = self.streams.entry(at).or_insert_with(|| Redactor::new(self.patterns.clone()));
         let mut clean = Vec::with_capacity(text.len());
         stream.push(text.as_bytes(), &mut clean);
@@ -31,15 +56,11 @@ impl TextRedactor {
     }
 
     /// A whole item: every text in it.
-    pub(crate) fn item(&mut self, at: u32, item: Item) -> Item {
+    fn item(&mut self, at: u32, mut item: Item) -> Item {
         self.streams.remove(&at);
-        let growing = matches!(item, Item::Text { .. } | Item::Thinking { .. } | Item::Output { .. });
-        if growing {
+        if let Item::Text { text } | Item::Thinking { text } | Item::Output { text, .. } = &mut item {
             // The item may grow, and a secret may begin at its end.
-            let mut item = item;
-            if let Item::Text { text } | Item::Thinking { text } | Item::Output { text, .. } = &mut item {
-                *text = self.text(at, text);
-            }
+            *text = self.text(at, text);
             return item;
         }
         let json = serde_json::to_vec(&item).expect("items are plain data");
@@ -50,8 +71,8 @@ impl TextRedactor {
         serde_json::from_slice(&clean).unwrap_or_else(|_| Item::Unknown { raw: into_text(clean) })
     }
 
-    /// The turn is over: what was held back.
-    pub(crate) fn finish(&mut self) -> Vec<(u32, String)> {
+    /// No more text comes for what there is: what was held back.
+    pub(crate) fn release(&mut self) -> Vec<(u32, String)> {
         std::mem::take(&mut self.streams)
             .into_iter()
             .map(|(at, mut stream)| {
@@ -72,20 +93,35 @@ fn into_text(bytes: Vec<u8>) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_secret_split_over_two_deltas_is_found() {
-        let mut redactor = TextRedactor::new(&[Secret::new("sk-ant-canary-0123456789")]);
-        let mut shown = redactor.text(0, "the key is sk-ant-can");
-        assert!(!shown.contains("sk-ant"), "what may become a secret is held back: {shown}");
-        shown += &redactor.text(0, "ary-0123456789, keep it");
-        shown += &redactor.finish().into_iter().map(|(_, text)| text).collect::<String>();
-        assert_eq!(shown, "the key is [redacted], keep it");
+    fn append(text: &str) -> Vec<Delta> {
+        vec![Delta::Append { at: 0, text: text.to_owned() }]
+    }
+
+    fn shown(deltas: &[Delta]) -> String {
+        deltas
+            .iter()
+            .map(|delta| match delta {
+                Delta::Put { item: Item::Text { text }, .. } | Delta::Append { text, .. } => text.as_str(),
+                Delta::Put { .. } => "",
+            })
+            .collect()
     }
 
     #[test]
-    fn text_that_only_looked_like_a_secret_is_shown_in_the_end() {
+    fn a_secret_split_over_two_deltas_is_found() {
         let mut redactor = TextRedactor::new(&[Secret::new("sk-ant-canary-0123456789")]);
-        assert_eq!(redactor.text(3, "ends in sk-"), "ends in ");
-        assert_eq!(redactor.finish(), [(3, "sk-".to_owned())]);
+        let mut text = shown(&redactor.clean(append("the key is sk-ant-can")));
+        assert_eq!(text, "the key is ", "what may become a secret is held back");
+        text += &shown(&redactor.clean(append("ary-0123456789, keep it")));
+        assert_eq!(text, "the key is [redacted], keep it");
+    }
+
+    #[test]
+    fn text_that_only_looked_like_a_secret_is_shown_once_another_item_begins() {
+        let mut redactor = TextRedactor::new(&[Secret::new("sk-ant-canary-0123456789")]);
+        let begin = |at, text: &str| vec![Delta::Put { at, item: Item::Text { text: text.to_owned() } }];
+        assert_eq!(shown(&redactor.clean(begin(0, "run the tests"))), "run the test");
+        assert_eq!(shown(&redactor.clean(begin(1, "now"))), "snow");
+        assert!(redactor.release().is_empty());
     }
 }

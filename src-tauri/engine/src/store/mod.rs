@@ -192,8 +192,9 @@ impl Store {
                         after.into_iter().for_each(|action| action(feed));
                         Ok(value)
                     }
-                    (Err(error), Ok(_)) => Err(error.into()),
-                    (_, Err(error)) => Err(error),
+                    // Why the whole transaction failed says more than what that did to one of its jobs.
+                    (Err(error), _) => Err(error.into()),
+                    (Ok(()), Err(error)) => Err(error),
                 };
                 // The asker may be gone; what it asked for is done all the same.
                 _ = reply.send(result);
@@ -259,20 +260,48 @@ fn in_savepoint<T, E: From<Error>>(
 fn write_all(connection: Connection, waiting: &mpsc::Receiver<Job>, feed: &Feed) {
     while let Ok(first) = waiting.recv() {
         let jobs: Vec<Job> = std::iter::once(first).chain(waiting.try_iter().take(BATCH - 1)).collect();
-        if let Err(error) = connection.execute_batch("BEGIN IMMEDIATE") {
-            // Without a transaction nothing may be written: dropping the jobs' answers would hide why.
-            refuse(jobs, &connection, &error, feed);
-            continue;
+        begin_and_run(jobs, &connection, feed);
+    }
+}
+
+fn begin_and_run(jobs: Vec<Job>, connection: &Connection, feed: &Feed) {
+    match connection.execute_batch("BEGIN IMMEDIATE") {
+        Ok(()) => run_in_one(jobs, connection, feed),
+        // Without a transaction nothing may be written: dropping the jobs' answers would hide why.
+        Err(error) => refuse(jobs, connection, &error, feed),
+    }
+}
+
+/// Runs jobs in the transaction that is open, commits it, and answers each of them.
+fn run_in_one(jobs: Vec<Job>, connection: &Connection, feed: &Feed) {
+    let mut jobs = jobs.into_iter();
+    let mut finishes: Vec<Finish> = Vec::new();
+    for job in jobs.by_ref() {
+        finishes.push(job(connection));
+        if connection.is_autocommit() {
+            // A full disk makes SQLite take the whole transaction back; going on would commit each job by itself.
+            break;
         }
-        let finishes: Vec<Finish> = jobs.into_iter().map(|job| job(&connection)).collect();
-        let committed = connection.execute_batch("COMMIT");
-        if committed.is_err() {
-            // A failed commit may leave the transaction open, and the next BEGIN would fail on it.
-            _ = connection.execute_batch("ROLLBACK");
+    }
+    let is_taken_back = connection.is_autocommit();
+    let committed = if is_taken_back { Ok(()) } else { connection.execute_batch("COMMIT") };
+    if committed.is_err() {
+        // A failed commit may leave the transaction open, and the next BEGIN would fail on it.
+        _ = connection.execute_batch("ROLLBACK");
+    }
+    let last = finishes.len().saturating_sub(1);
+    for (place, finish) in finishes.into_iter().enumerate() {
+        match &committed {
+            // The one that failed says why by itself.
+            Ok(()) if is_taken_back && place != last => finish(Err(Error::DiskFull), feed),
+            Ok(()) => finish(Ok(()), feed),
+            Err(error) => finish(Err(same(error)), feed),
         }
-        for finish in finishes {
-            finish(committed.as_ref().map(|()| ()).map_err(same), feed);
-        }
+    }
+    // Nothing of the rest was written yet.
+    let rest: Vec<Job> = jobs.collect();
+    if !rest.is_empty() {
+        begin_and_run(rest, connection, feed);
     }
 }
 

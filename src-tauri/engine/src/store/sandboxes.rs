@@ -386,19 +386,13 @@ pub fn advance(
         )?;
     }
     if from.status != to.status {
+        let row = get(tx, id)?;
         let reason = match (to.status, to.ending) {
-            (Status::Error, _) => error.map(|error| error.kind.as_str()),
+            (Status::Error, _) => row.error.as_ref().map(|error| error.kind.as_str()),
             (_, ending) => ending.map(Ending::code),
         };
         record(tx, id, Some(from.status), to.status, reason, at)?;
-        let project: String = tx.query_row(
-            "SELECT project FROM sandboxes WHERE id = :id",
-            named_params! { ":id": id.to_string() },
-            |row| row.get(0),
-        )?;
-        if let Ok(project) = project.parse() {
-            tx.changed(Change::Project(project));
-        }
+        tx.changed(Change::Project(row.project));
     }
     tx.changed(Change::Sandbox(id));
     Ok(true)

@@ -31,7 +31,7 @@ pub enum Error {
     Empty(String),
     #[error("{0} is a bare repository")]
     Bare(PathBuf),
-    #[error("the address holds a password")]
+    #[error("the address holds a password or token")]
     PasswordInAddress,
     #[error("{0:?} is neither a folder nor an address git understands")]
     NotAnAddress(String),

@@ -71,10 +71,12 @@ fn is_address(text: &str) -> bool {
     has_scheme || is_scp_like
 }
 
+/// Whether an address holds a secret. Over HTTP that is anything before the host: a token stands there alone.
 fn holds_password(address: &str) -> bool {
-    let Some((_, rest)) = address.split_once("://") else { return false };
+    let Some((scheme, rest)) = address.split_once("://") else { return false };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
+    let is_http = scheme.starts_with("http");
+    authority.rsplit_once('@').is_some_and(|(user, _)| is_http || user.contains(':'))
 }
 
 fn check_folder(path: &Path) -> Result<PathBuf, Error> {
@@ -118,7 +120,9 @@ mod tests {
     #[test]
     fn a_password_never_gets_as_far_as_the_database() {
         assert!(matches!(Source::parse("https://me:secret@example.org/a.git"), Err(Error::PasswordInAddress)));
-        assert!(Source::parse("https://me@example.org/a.git").is_ok(), "a user name alone is no secret");
+        let token = Source::parse("https://ghp_0123456789@example.org/a.git");
+        assert!(matches!(token, Err(Error::PasswordInAddress)), "a token stands there alone");
+        assert!(Source::parse("ssh://git@example.org/a.git").is_ok(), "a user name is no secret");
     }
 
     #[test]

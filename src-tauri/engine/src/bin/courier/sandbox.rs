@@ -119,15 +119,15 @@ pub(crate) async fn run(engine: &Engine, command: Command, output: &Output) -> R
         }
         Command::Pause { sandbox } => {
             engine.sandbox_pause(sandbox).await?;
-            output.sandbox(&engine.sandbox_settled(sandbox, Status::Paused).await?)?;
+            return settled(engine, sandbox, Status::Paused, output).await;
         }
         Command::Resume { sandbox } => {
             engine.sandbox_resume(sandbox).await?;
-            output.sandbox(&engine.sandbox_settled(sandbox, Status::Running).await?)?;
+            return settled(engine, sandbox, Status::Running, output).await;
         }
         Command::Stop { sandbox } => {
             engine.sandbox_stop(sandbox).await?;
-            output.sandbox(&engine.sandbox_settled(sandbox, Status::Killed).await?)?;
+            return settled(engine, sandbox, Status::Killed, output).await;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -150,7 +150,7 @@ async fn create(engine: &Engine, create: Create, output: &Output) -> Result<Exit
     new.allowed_hosts = create.allow_host;
     let created = engine.sandbox_create(new).await?;
     // A sandbox that is still being made when the command ends is made by the next one; it is better made now.
-    let mut sandbox = engine.sandbox_settled(created.id, Status::Running).await?;
+    let mut sandbox = engine.sandbox_settled(created.id).await?;
     if create.wait {
         answered(engine, created.id).await?;
         sandbox = engine.sandbox_get(created.id).await?;
@@ -160,6 +160,13 @@ async fn create(engine: &Engine, create: Create, output: &Output) -> Result<Exit
     output.sandbox(&sandbox)?;
     let is_live = sandbox.lifecycle.status.is_live();
     Ok(if is_live { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Waits for what was asked to be done, and says whether it was.
+async fn settled(engine: &Engine, id: SandboxId, wanted: Status, output: &Output) -> Result<ExitCode, Failure> {
+    let sandbox = engine.sandbox_settled(id).await?;
+    output.sandbox(&sandbox)?;
+    Ok(if sandbox.lifecycle.status == wanted { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 async fn show(engine: &Engine, id: SandboxId, output: &Output) -> Result<(), Failure> {
