@@ -60,7 +60,12 @@ export class OpenSandbox {
   apply(change: Changed): void {
     if (change.kind !== "sandbox" || change.sandbox.id !== this.id) return;
     if (this.#newest !== null && this.#newest.revision > change.sandbox.revision) return;
+    const before = this.#newest;
     this.#newest = change.sandbox;
+    if (before?.status !== change.sandbox.status || before.isWorking !== change.sandbox.isWorking) {
+      void this.load();
+      return;
+    }
     this.#timer ??= setTimeout(() => {
       this.#timer = null;
       void this.load();
