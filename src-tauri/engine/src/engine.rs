@@ -119,7 +119,7 @@ impl Engine {
             Ok((lock, Store::open(&home.join("courier.db"))?))
         });
         let (lock, store) = opened.await.map_err(|_| Error::from(store::Error::Closed))??;
-        for (project, stored, counted) in store.write(|tx| projects::recount(tx)).await? {
+        for (project, stored, counted) in store.write(projects::recount).await? {
             tracing::error!(%project, stored, counted, "the counter of active sandboxes was wrong; mended");
         }
         let around = Surroundings {
@@ -204,7 +204,7 @@ impl Engine {
     /// # Errors
     /// What the database says.
     pub async fn project_list(&self) -> Result<Vec<ProjectRow>, Error> {
-        Ok(self.around.store.read(|c| projects::all(c)).await?)
+        Ok(self.around.store.read(projects::all).await?)
     }
 
     /// One project.

@@ -27,7 +27,7 @@ pub(super) fn start(around: &Surroundings) {
 }
 
 async fn run_due(around: &Surroundings) -> Result<(), store::Error> {
-    for sandbox in around.store.read(|connection| jobs::due_destroys(connection)).await? {
+    for sandbox in around.store.read(jobs::due_destroys).await? {
         let row = around.store.read(move |connection| sandboxes::get(connection, sandbox)).await?;
         let Some(provider) = around.provider(row.provider) else { continue };
         let id = ProviderId(row.provider_id.unwrap_or_else(|| sandbox.to_string()));

@@ -49,7 +49,8 @@ fn clean(program: &Path) -> Command {
     command
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
 

@@ -519,7 +519,11 @@ impl Actor {
                     ingest.read(stream, bytes, now);
                     ingest.is_full()
                 });
-                if is_full { self.flush().await } else { Ok(self.turn.flush_within(COALESCE)) }
+                if is_full {
+                    return self.flush().await;
+                }
+                self.turn.flush_within(COALESCE);
+                Ok(())
             }
             Ok(SpoolEvent::Ended(exit)) => self.finish_turn(exit).await,
             Err(error) => {

@@ -23,7 +23,10 @@ pub(crate) async fn run(engine: &Engine, arguments: &Arguments) -> Result<ExitCo
     let mut changes = engine.feed().changes();
     let mut transcript = engine.transcript_open(id).await?;
     let mut cursor = print_from(engine, id, 0).await?;
-    while arguments.follow {
+    if !arguments.follow {
+        return Ok(ExitCode::SUCCESS);
+    }
+    loop {
         let sandbox = engine.sandbox_get(id).await?;
         let is_at_rest = !sandbox.is_working && sandbox.queued == 0 && sandbox.step.is_none();
         if is_at_rest || !sandbox.lifecycle.status.is_live() {
