@@ -7,6 +7,7 @@ use courier_test_support::{
 };
 
 use crate::{
+    app::Theme,
     journey::{Journey, journey},
     steps::{NewSandbox, claude_program},
     store,
@@ -51,6 +52,12 @@ fn claude_code_works_in_a_sandbox_and_goes_on() {
         let said = &work.last().expect("the follow-up reached the server").said;
         assert!(said[0].contains(prompt), "the earlier conversation came along: {said:?}");
 
+        app.set_theme(Theme::Dark).await?;
+        app.show_sandboxes().await?;
+        app.open_sandbox(&sandbox).await?;
+        app.see("row-tool").await?;
+        app.screenshot("4-dark").await?;
+
         let data = journey.desktop.data();
         let enough =
             async || Ok(store::turns(&data, &sandbox)?.get(1).is_some_and(|turn| turn.output.is_some()).then_some(()));
@@ -68,7 +75,7 @@ fn claude_code_works_in_a_sandbox_and_goes_on() {
         assert!(!log.contains(KEY), "the key is in no log");
         app.click("stop").await?;
         app.is("killed").await?;
-        app.screenshot("4-killed").await?;
+        app.screenshot("5-killed").await?;
         Ok(())
     });
 }

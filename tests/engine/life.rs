@@ -274,6 +274,28 @@ async fn a_failed_turn_says_why_once() {
 }
 
 #[tokio::test]
+async fn a_sandbox_given_up_is_destroyed_by_a_later_life() {
+    let mut world = World::new().await;
+    let (id, _turn) = world.running("work").await;
+    world.provider.refuse_destroy(true);
+    let early = world.engine.sandbox_give_up(id).await.unwrap_err();
+    assert_eq!(early.code(), Code::IllegalState, "nothing to give up yet");
+    world.engine.sandbox_stop(id).await.unwrap();
+    world.until(id, |row| row.step.as_deref() == Some("waiting for the provider")).await;
+    world.engine.sandbox_give_up(id).await.unwrap();
+    let row = world.until(id, is(Status::Killed)).await;
+    assert_eq!(row.lifecycle, killed(Reason::Abandoned));
+    assert_eq!(world.provider.alive(), 1, "it may still run");
+    world.provider.refuse_destroy(false);
+    world.restart().await;
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while world.provider.alive() > 0 && tokio::time::Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(world.provider.alive(), 0, "the job that was owed is done");
+}
+
+#[tokio::test]
 async fn two_engines_never_share_a_folder() {
     let world = World::new().await;
     let host = courier_engine::host::Host::new(

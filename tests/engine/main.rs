@@ -5,6 +5,12 @@ mod agent;
 #[cfg(test)]
 mod bad_input;
 #[cfg(test)]
+#[cfg(target_os = "linux")]
+mod canary;
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod courier;
+#[cfg(test)]
 mod life;
 #[cfg(test)]
 mod store;

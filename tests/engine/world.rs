@@ -6,6 +6,7 @@ use courier_engine::{
     engine::{Config, Engine, NewSandbox},
     host::{Host, Person},
     model::{AgentKind, Item, ProjectId, SandboxId, SystemClock, TurnId},
+    provider::local::Local,
     secrets::SessionOnly,
     store::SandboxRow,
 };
@@ -27,6 +28,19 @@ impl World {
         let home = TempDir::new().unwrap();
         let provider = FakeProvider::default();
         Self { engine: open(&home, &provider).await, provider, home }
+    }
+
+    /// An engine over real sandboxes of this machine; `provider` stays empty.
+    #[cfg(target_os = "linux")]
+    pub async fn on_this_machine() -> Self {
+        let home = TempDir::new().unwrap();
+        let beside = std::env::current_exe().unwrap().parent().and_then(|deps| deps.parent()).unwrap().to_owned();
+        let keeper = std::env::var_os("CODECOURIER_KEEPER").map_or_else(|| beside.join("courier-keeper"), Into::into);
+        assert!(keeper.is_file(), "{} is missing: cargo build -p courier-keeper", keeper.display());
+        let local = Local::new(keeper, Some("/usr/bin/bwrap".into()), home.path().to_owned());
+        let host = Host::new(home.path().to_owned(), Arc::new(SessionOnly::default()), Person::default());
+        let config = Config { host, clock: Arc::new(SystemClock), providers: vec![Arc::new(local)] };
+        Self { engine: Engine::open(config).await.unwrap(), provider: FakeProvider::default(), home }
     }
 
     /// The app ends, and is started again over the same data and the same sandboxes.

@@ -1,79 +1,49 @@
-//! Figures and long proofs by name. Each is a test of the workspace that prints lines; the registry says which.
+//! Figures by name: each is a bench target of the workspace that prints lines of JSON; the registry says which.
 
 use std::process::ExitCode;
 
 use anyhow::bail;
 use serde_json::Value;
 
-use crate::{build::FEATURES, place::Place, setup, setup::Purpose, ui};
+use crate::{place::Place, setup, setup::Purpose};
 
-/// A figure or a proof: an ignored test in one of the test targets.
+/// A bench target. It measures itself against a floor or a peer in the same run, on a release build.
 #[derive(Debug)]
 struct Entry {
     name: &'static str,
     package: &'static str,
     target: &'static str,
-    test: &'static str,
 }
 
-/// What `cargo xtask bench` measures, on a release build.
-const BENCHES: &[Entry] = &[];
-/// What `cargo xtask prove` proves.
-const PROOFS: &[Entry] = &[];
+const BENCHES: &[Entry] = &[Entry { name: "transcript", package: "courier-engine", target: "transcript" }];
 
 /// Prints one line of JSON per figure: `{"name","value","unit","against","ratio"}`.
 pub fn bench(place: &Place, name: Option<&str>) -> anyhow::Result<ExitCode> {
-    run(place, "bench", BENCHES, name, &["--release"], |line| {
-        let figure: Option<Value> = serde_json::from_str(line).ok().filter(Value::is_object);
-        figure.map(|figure| figure.to_string())
-    })
-}
-
-/// Prints what the proofs print: a line per figure, and the seed with which a failure can be replayed.
-pub fn prove(place: &Place, name: Option<&str>) -> anyhow::Result<ExitCode> {
-    run(place, "proof", PROOFS, name, &["--release"], |line| Some(line.to_owned()))
-}
-
-fn run(
-    place: &Place,
-    kind: &str,
-    entries: &[Entry],
-    name: Option<&str>,
-    profile: &[&str],
-    shown: impl Fn(&str) -> Option<String>,
-) -> anyhow::Result<ExitCode> {
-    let chosen = chosen(kind, entries, name)?;
+    let chosen = chosen(BENCHES, name)?;
     setup::machine(Purpose::Tests)?;
-    ui::install(place)?;
-    ui::build(place)?;
     let mut is_good = true;
     for entry in chosen {
-        let cargo = place.cargo().args(["test", "--quiet", "--workspace", "--features", FEATURES]).args(profile);
-        let cargo = cargo.args(["--test", entry.target, "--", "--exact", "--ignored", "--nocapture", entry.test]);
+        let cargo = place.cargo().args(["bench", "--quiet", "--package", entry.package, "--bench", entry.target]);
         let status = cargo.read(|line| {
-            if let Some(line) = shown(line) {
-                println!("{line}");
+            if let Some(figure) = serde_json::from_str(line).ok().filter(Value::is_object) {
+                println!("{figure}");
             }
         })?;
         if !status.success() {
-            eprintln!("{kind} {} failed ({} of {})", entry.name, entry.test, entry.package);
+            eprintln!("bench {} failed ({} of {})", entry.name, entry.target, entry.package);
             is_good = false;
         }
     }
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn chosen<'a>(kind: &str, entries: &'a [Entry], name: Option<&str>) -> anyhow::Result<Vec<&'a Entry>> {
+fn chosen<'a>(entries: &'a [Entry], name: Option<&str>) -> anyhow::Result<Vec<&'a Entry>> {
     let chosen: Vec<_> = entries.iter().filter(|entry| name.is_none_or(|name| name == entry.name)).collect();
-    if !chosen.is_empty() {
-        return Ok(chosen);
+    if chosen.is_empty() {
+        let names: Vec<_> = entries.iter().map(|entry| entry.name).collect();
+        bail!("no bench is called {}; there are: {}", name.unwrap_or_default(), names.join(", "));
     }
-    let names: Vec<_> = entries.iter().map(|entry| entry.name).collect();
-    let names = if names.is_empty() { "none yet".to_owned() } else { names.join(", ") };
-    match name {
-        Some(name) => bail!("no {kind} is called {name}; there are: {names}"),
-        None => bail!("there is nothing to run: {kind} names are: {names}"),
-    }
+    Ok(chosen)
 }
 
 #[cfg(test)]
@@ -82,10 +52,8 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_answered_with_the_names_there_are() {
-        let entries = [Entry { name: "ingest", package: "courier-engine", target: "engine", test: "bench::ingest" }];
-        assert_eq!(chosen("bench", &entries, None).unwrap().len(), 1);
-        let error = chosen("bench", &entries, Some("speed")).unwrap_err().to_string();
-        assert_eq!(error, "no bench is called speed; there are: ingest");
-        assert!(chosen("proof", &[], None).unwrap_err().to_string().contains("none yet"));
+        assert_eq!(chosen(BENCHES, None).unwrap().len(), BENCHES.len());
+        let error = chosen(BENCHES, Some("speed")).unwrap_err().to_string();
+        assert_eq!(error, "no bench is called speed; there are: transcript");
     }
 }

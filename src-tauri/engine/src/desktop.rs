@@ -1,5 +1,5 @@
 //! The usual surroundings: what the window and the command line open the engine with. The only module that reads the
-//! environment.
+//! environment, but for the list of variables that `process` hands on to programs.
 
 use std::{
     env,

@@ -433,6 +433,15 @@ impl Engine {
         }
     }
 
+    /// Gives up on a sandbox that is stopping while its provider does not answer: it is `killed` (abandoned) now, and a
+    /// durable job destroys what may still run.
+    ///
+    /// # Errors
+    /// `IllegalState` where it is not stopping, `NotFound`.
+    pub async fn sandbox_give_up(&self, id: SandboxId) -> Result<(), Error> {
+        self.ask(id, Request::GiveUp).await
+    }
+
     /// Gives a sandbox more running time.
     ///
     /// # Errors

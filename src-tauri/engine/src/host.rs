@@ -27,7 +27,7 @@ use crate::{
 const LOGIN_SHELL: Duration = Duration::from_secs(5);
 /// Stands around the PATH in what the login shell prints, since profiles print things too.
 const BOUNDARY: &str = "__courier_path__";
-/// Only a folder with this file in it is ever removed.
+/// Marks a folder as a sandbox's own: without it, none may ever be removed.
 const MARKER: &str = ".courier-sandbox";
 
 /// Whose machine it is: where programs are looked for.

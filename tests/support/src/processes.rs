@@ -100,6 +100,12 @@ pub fn kill_all(find: impl Fn() -> Vec<Process>) {
     }
 }
 
+/// Runs a program to its end and returns what it printed.
+#[expect(clippy::disallowed_methods, reason = "tests start programs; the product does so elsewhere")]
+pub fn run(program: &std::path::Path, arguments: &[&str]) -> std::io::Result<std::process::Output> {
+    std::process::Command::new(program).args(arguments).stdin(std::process::Stdio::null()).output()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

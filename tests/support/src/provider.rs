@@ -35,6 +35,7 @@ struct State {
     refuse_pause: bool,
     refuse_provision: Option<String>,
     refuse_turns: bool,
+    refuse_destroy: bool,
 }
 
 #[derive(Debug)]
@@ -121,6 +122,11 @@ impl FakeProvider {
         self.lock().refuse_turns = refuse;
     }
 
+    /// Whether sandboxes cannot be destroyed, as by a provider that cannot be reached.
+    pub fn refuse_destroy(&self, refuse: bool) {
+        self.lock().refuse_destroy = refuse;
+    }
+
     /// How many sandboxes are alive or paused.
     pub fn alive(&self) -> usize {
         self.lock().sandboxes.values().filter(|sandbox| !matches!(sandbox.presence, Presence::Gone { .. })).count()
@@ -182,6 +188,9 @@ impl Provider for FakeProvider {
 
     async fn destroy(&self, id: &ProviderId) -> Result<(), Error> {
         let mut state = self.lock();
+        if state.refuse_destroy {
+            return Err(Error::Keeper("it cannot be reached".into()));
+        }
         if let Some(sandbox) = state.sandboxes.get_mut(&id.0) {
             sandbox.presence = Presence::Gone { timed_out: false };
         }

@@ -110,7 +110,7 @@ impl Engine {
 /// What a person calls a key.
 pub(super) fn name(kind: CredentialKind) -> &'static str {
     match kind {
-        CredentialKind::AnthropicKey => "Anthropic API key",
+        CredentialKind::AnthropicKey => "Anthropic key",
         CredentialKind::ClaudeOauthToken => "Claude subscription token",
     }
 }

@@ -46,6 +46,8 @@ pub(crate) enum Request {
     Pause(Reply),
     Resume(Reply),
     Stop(Reply),
+    /// Do not wait for a provider that does not answer.
+    GiveUp(Reply),
     Extend(Duration, Reply),
     /// Compare with what truly runs.
     Check,
@@ -250,6 +252,7 @@ impl Actor {
             Request::Pause(reply) => (Event::PauseRequested, reply),
             Request::Resume(reply) => (Event::ResumeRequested, reply),
             Request::Stop(reply) => (Event::StopRequested, reply),
+            Request::GiveUp(reply) => (Event::GivenUp, reply),
         };
         let answer = match self.row.lifecycle.step(event) {
             Err(illegal) => Err(Error::from(illegal)),

@@ -49,6 +49,8 @@ pub(crate) enum Command {
     Resume { sandbox: SandboxId },
     /// End it.
     Stop { sandbox: SandboxId },
+    /// Stop waiting for the end of one whose provider does not answer; what may still run is destroyed later.
+    GiveUp { sandbox: SandboxId },
 }
 
 #[derive(Debug, Args)]
@@ -124,6 +126,10 @@ pub(crate) async fn run(engine: &Engine, command: Command, output: &Output) -> R
         Command::Resume { sandbox } => {
             engine.sandbox_resume(sandbox).await?;
             return settled(engine, sandbox, Status::Running, output).await;
+        }
+        Command::GiveUp { sandbox } => {
+            engine.sandbox_give_up(sandbox).await?;
+            return settled(engine, sandbox, Status::Killed, output).await;
         }
         Command::Stop { sandbox } => {
             engine.sandbox_stop(sandbox).await?;
