@@ -81,12 +81,15 @@ pub async fn doctor_run(engine: State<'_, Engine>) -> Result<DoctorReport, IpcEr
     Ok(engine.doctor().await?.into())
 }
 
+type OpenLink = dyn Fn(&str) -> Result<(), tauri_plugin_opener::Error> + Send + Sync;
+type ChooseFolder = dyn Fn(oneshot::Sender<Option<FilePath>>) + Send + Sync;
+
 /// What the window needs of the desktop. Commands are the same for every runtime, so what depends on it is put behind
 /// plain functions when the app starts.
 pub(crate) struct Outside {
     version: String,
-    open_link: Box<dyn Fn(&str) -> Result<(), tauri_plugin_opener::Error> + Send + Sync>,
-    choose_folder: Box<dyn Fn(oneshot::Sender<Option<FilePath>>) + Send + Sync>,
+    open_link: Box<OpenLink>,
+    choose_folder: Box<ChooseFolder>,
 }
 
 impl Outside {

@@ -67,12 +67,10 @@ async fn read(
         Change::Sandbox(id) => {
             let row = engine.sandbox_get(id).await.ok()?;
             each(&row);
-            Changed::Sandbox { revision: revision, sandbox: Box::new(Sandbox::at(revision, row)) }
+            Changed::Sandbox { revision, sandbox: Box::new(Sandbox::at(revision, row)) }
         }
-        Change::Project(id) => {
-            Changed::Project { revision: revision, project: engine.project_get(id).await.ok()?.into() }
-        }
-        Change::Credentials => Changed::Credentials { revision: revision },
-        Change::Settings => Changed::Settings { revision: revision },
+        Change::Project(id) => Changed::Project { revision, project: engine.project_get(id).await.ok()?.into() },
+        Change::Credentials => Changed::Credentials { revision },
+        Change::Settings => Changed::Settings { revision },
     })
 }

@@ -134,7 +134,7 @@ impl Sandbox {
             remaining_ms: row.remaining.map(duration),
             is_deleted: row.deleted_at.is_some(),
             is_unsaved: row.is_unsaved,
-            revision: revision,
+            revision,
         }
     }
 }
@@ -357,7 +357,7 @@ pub async fn sandbox_list(engine: State<'_, Engine>, query: SandboxQuery) -> Res
         next: last.map(|row| format!("{}:{}", row.created_at.millis(), row.id)),
         rows: page.rows.into_iter().map(|row| Sandbox::at(revision, row)).collect(),
         total: page.total,
-        revision: revision,
+        revision,
     })
 }
 

@@ -197,7 +197,7 @@ impl From<ModelItem> for Item {
                     state: state.into(),
                     result,
                     exit_code,
-                    duration_ms: duration_ms,
+                    duration_ms,
                     diff: diff.map(|diff| FileDiff {
                         path: diff.path,
                         added: diff.added,
@@ -222,7 +222,7 @@ impl From<ModelItem> for Item {
                 usage: usage.map(|usage| Usage::of(&usage, error.is_some())),
                 error: error.map(ErrorKind::from),
                 exit_code,
-                duration_ms: duration_ms,
+                duration_ms,
             },
             ModelItem::Unknown { raw } => Self::Unknown { raw },
         }
@@ -281,7 +281,7 @@ pub async fn transcript_open(
         revision: transcript.revision,
         rows: transcript.rows.into_iter().map(Row::from).collect(),
         has_older: transcript.has_older,
-        log_end: log_end,
+        log_end,
         queue: transcript.queue.into_iter().map(Message::from).collect(),
     })
 }
@@ -354,8 +354,8 @@ async fn send_frames(
             revision: gathered.revision,
             gap,
             rows: gathered.rows.into_values().map(Row::from).collect(),
-            appends: gathered.appends.into_iter().map(|(at, text)| Append { at: at, text }).collect(),
-            log_end: log_end,
+            appends: gathered.appends.into_iter().map(|(at, text)| Append { at, text }).collect(),
+            log_end,
             queue: gathered.queue,
         };
         if frames.send(frame).is_err() || gap {
