@@ -85,20 +85,27 @@ pub(crate) struct Create {
     wait: bool,
 }
 
-fn status(code: &str) -> Result<Status, String> {
-    Status::from_code(code).ok_or_else(|| format!("one of {}", codes(Status::ALL)))
+/// What was given is none of the words there are.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("it must be one of {0}")]
+struct NoSuchWord(String);
+
+impl NoSuchWord {
+    fn of(words: &[impl ToString]) -> Self {
+        Self(words.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+    }
 }
 
-fn agent(code: &str) -> Result<AgentKind, String> {
-    AgentKind::from_code(code).ok_or_else(|| format!("one of {}", codes(AgentKind::ALL)))
+fn status(code: &str) -> Result<Status, NoSuchWord> {
+    Status::from_code(code).ok_or_else(|| NoSuchWord::of(Status::ALL))
 }
 
-fn network(code: &str) -> Result<NetworkMode, String> {
-    NetworkMode::from_code(code).ok_or_else(|| format!("one of {}", codes(NetworkMode::ALL)))
+fn agent(code: &str) -> Result<AgentKind, NoSuchWord> {
+    AgentKind::from_code(code).ok_or_else(|| NoSuchWord::of(AgentKind::ALL))
 }
 
-fn codes(words: &[impl ToString]) -> String {
-    words.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+fn network(code: &str) -> Result<NetworkMode, NoSuchWord> {
+    NetworkMode::from_code(code).ok_or_else(|| NoSuchWord::of(NetworkMode::ALL))
 }
 
 pub(crate) async fn run(engine: &Engine, command: Command, output: &Output) -> Result<ExitCode, Failure> {
