@@ -138,7 +138,9 @@ impl Actor {
         let id = self.row.id;
         // The row this owner was given may be of a moment ago.
         self.row = self.around.store.read(move |connection| sandboxes::get(connection, id)).await?;
-        self.take_up().await?;
+        if self.row.lifecycle.status.is_live() {
+            self.take_up().await?;
+        }
         let shutdown = self.around.shutdown.clone();
         while self.row.lifecycle.status.is_live() {
             let flush_at = self.turn.flush_at();
