@@ -235,6 +235,47 @@ async fn after_a_reboot_a_sandbox_gets_a_new_place_and_goes_on() {
 }
 
 #[tokio::test]
+async fn a_reboot_keeps_an_idle_sandbox_and_a_paused_one() {
+    let mut world = World::new().await;
+    let (idle, turn) = world.running("work").await;
+    world.provider.end(turn, Exit::Code(0));
+    world.until(idle, |row| !row.is_working).await;
+    let (paused, turn) = world.running("more work").await;
+    world.provider.end(turn, Exit::Code(0));
+    world.until(paused, |row| !row.is_working).await;
+    world.engine.sandbox_pause(paused).await.unwrap();
+    world.until(paused, is(Status::Paused)).await;
+    world.engine.shutdown().await;
+    world.provider.lose_all();
+    // Making a new place takes longer than the first look at what runs.
+    world.provider.think(true);
+    world.restart().await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    world.provider.think(false);
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while world.provider.alive() < 2 && tokio::time::Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(world.provider.alive(), 2);
+    for (id, status) in [(idle, Status::Running), (paused, Status::Paused)] {
+        assert_eq!(world.engine.sandbox_get(id).await.unwrap().lifecycle.status, status);
+    }
+}
+
+#[tokio::test]
+async fn resuming_after_the_time_was_over_gives_more() {
+    let world = World::new().await;
+    let project = world.project().await;
+    let new = NewSandbox::of(project, AgentKind::Shell, "sleep");
+    let new = NewSandbox { timeout: Duration::from_millis(200), on_timeout: OnTimeout::Pause, ..new };
+    let id = world.engine.sandbox_create(new).await.unwrap().id;
+    world.until(id, is(Status::Paused)).await;
+    world.engine.sandbox_resume(id).await.unwrap();
+    let row = world.until(id, is(Status::Running)).await;
+    assert!(row.timeout > Duration::from_secs(60), "it has time to go on");
+}
+
+#[tokio::test]
 async fn a_sandbox_that_arrives_after_its_stop_is_destroyed() {
     let world = World::new().await;
     world.provider.think(true);
@@ -285,6 +326,7 @@ async fn a_sandbox_given_up_is_destroyed_by_a_later_life() {
     world.engine.sandbox_give_up(id).await.unwrap();
     let row = world.until(id, is(Status::Killed)).await;
     assert_eq!(row.lifecycle, killed(Reason::Abandoned));
+    world.until(id, |row| !row.is_working).await;
     assert_eq!(world.provider.alive(), 1, "it may still run");
     world.provider.refuse_destroy(false);
     world.restart().await;

@@ -369,7 +369,10 @@ impl Engine {
         if how == SendHow::Interrupt {
             // It may be the open turn by now.
             let sparing = Some(message.id);
-            self.ask(id, |reply| Request::Interrupt { sparing, reply }).await?;
+            if let Err(error) = self.ask(id, |reply| Request::Interrupt { sparing, reply }).await {
+                // The message is accepted all the same, and is next.
+                tracing::warn!(sandbox = %id, %error, "the turn could not be interrupted for a message");
+            }
         }
         self.supervisor.tell(id, Request::LookAtQueue).await;
         Ok(message)
@@ -453,19 +456,26 @@ impl Engine {
         self.ask(id, |reply| Request::Extend(by, reply)).await
     }
 
-    /// Asks a sandbox's owner. One that has ended has none.
+    /// Asks a sandbox's owner. One that has ended has none; one whose owner stopped gets another.
     async fn ask(
         &self,
         id: SandboxId,
-        request: impl FnOnce(tokio::sync::oneshot::Sender<Result<(), Error>>) -> Request,
+        request: impl Fn(tokio::sync::oneshot::Sender<Result<(), Error>>) -> Request,
     ) -> Result<(), Error> {
-        if let Some(answer) = self.supervisor.ask(id, request).await {
+        if let Some(answer) = self.supervisor.ask(id, &request).await {
             return answer;
         }
         if self.around.shutdown.is_cancelled() {
             return Err(Error::shutting_down());
         }
-        let lifecycle = self.sandbox_get(id).await?.lifecycle;
+        let sandbox = self.sandbox_get(id).await?;
+        let lifecycle = sandbox.lifecycle;
+        if lifecycle.status.is_live() {
+            self.supervisor.adopt(sandbox);
+            if let Some(answer) = self.supervisor.ask(id, &request).await {
+                return answer;
+            }
+        }
         Err(Error::illegal_state(&lifecycle, "takes no orders", "Run it again instead."))
     }
 

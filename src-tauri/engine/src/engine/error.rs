@@ -60,6 +60,17 @@ impl Error {
         self.detail.as_deref()
     }
 
+    /// Something was decided and could not be stored.
+    pub(crate) fn not_stored(error: &store::Error) -> Self {
+        let code = match error {
+            store::Error::Busy => Code::DatabaseBusy,
+            store::Error::DiskFull => Code::DiskFull,
+            store::Error::Closed => Code::ShuttingDown,
+            _ => Code::Internal,
+        };
+        Self::new(code, error.to_string(), "Try again in a moment.")
+    }
+
     pub(crate) fn invalid(message: String) -> Self {
         Self::new(Code::Invalid, message, "")
     }

@@ -30,6 +30,8 @@ use crate::{
 const INBOX: usize = 64;
 /// How long to wait before a sandbox that could not be revived is tried again.
 const REVIVE_AGAIN: Duration = Duration::from_secs(30);
+/// How much time a sandbox gets that is resumed after its time was over.
+const RESUMED: Duration = Duration::from_secs(15 * 60);
 /// How long to wait before a provider that did not answer is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
@@ -243,26 +245,36 @@ impl Actor {
             }
             Request::Interrupt { sparing, reply } => {
                 let answer = self.interrupt(sparing).await;
-                _ = reply.send(answer.map_err(Error::from));
-                return Ok(());
+                _ = reply.send(answer.as_ref().map(|()| ()).map_err(Error::not_stored));
+                return answer;
             }
             Request::Extend(by, reply) => {
                 let answer = self.extend(by).await;
-                _ = reply.send(answer.map_err(Error::from));
-                return Ok(());
+                _ = reply.send(answer.as_ref().map(|()| ()).map_err(Error::not_stored));
+                return answer;
             }
             Request::Pause(reply) => (Event::PauseRequested, reply),
-            Request::Resume(reply) => (Event::ResumeRequested, reply),
+            Request::Resume(reply) => {
+                if self.row.remaining.is_some_and(|left| left.is_zero()) {
+                    // It was paused since its time was over: resuming it is asking for more.
+                    self.extend(RESUMED).await?;
+                }
+                (Event::ResumeRequested, reply)
+            }
             Request::Stop(reply) => (Event::StopRequested, reply),
             Request::GiveUp(reply) => (Event::GivenUp, reply),
         };
-        let answer = match self.row.lifecycle.step(event) {
-            Err(illegal) => Err(Error::from(illegal)),
-            Ok(_) => self.happen(event, None).await.map_err(Error::from),
+        let (answer, failure) = match self.row.lifecycle.step(event) {
+            Err(illegal) => (Err(Error::from(illegal)), None),
+            Ok(_) => match self.happen(event, None).await {
+                Ok(()) => (Ok(()), None),
+                Err(error) => (Err(Error::not_stored(&error)), Some(error)),
+            },
         };
         // The asker may be gone; what it asked for goes on.
         _ = reply.send(answer);
-        Ok(())
+        // An owner that could not store what it decided is replaced by one that reads the row anew.
+        failure.map_or(Ok(()), Err)
     }
 
     /// What a task reports.
@@ -292,7 +304,8 @@ impl Actor {
             Done::Checked(asked, found) => {
                 self.is_checking = false;
                 // Work has begun or ended since: the answer is about the past.
-                if asked == self.row.lifecycle { self.found(found).await } else { Ok(()) }
+                let is_fresh = asked == self.row.lifecycle && self.making.is_none();
+                if is_fresh { self.found(found).await } else { Ok(()) }
             }
             Done::TurnStarted(start) => self.turn_started(start).await,
             Done::Signalled(Ok(())) => Ok(()),
@@ -318,7 +331,7 @@ impl Actor {
         match found {
             Ok(Presence::Alive) => {
                 self.happen(Event::FoundAlive, None).await?;
-                self.join_turn(true).await?;
+                self.join_turn(self.row.lifecycle.activity == Activity::None).await?;
                 self.begin_next_turn().await
             }
             Ok(Presence::Paused) => {
@@ -360,6 +373,9 @@ impl Actor {
             let is_cleanup_owed = effect == Effect::Release && !to.status.is_live();
             self.advance(from, to, error, is_cleanup_owed).await?;
             self.note_pause(from.status).await?;
+            if let (Status::Paused, Some(expires_at)) = (from.status, self.row.expires_at) {
+                self.give_time(expires_at.since(self.around.clock.now()));
+            }
         }
         self.owe(effect).await
     }
@@ -433,15 +449,10 @@ impl Actor {
     fn suspend(&mut self, pause: bool) {
         let Some(id) = self.provider_id() else { return };
         let provider = self.provider.clone();
-        let remaining = self.row.remaining;
         self.run_effect(async move {
             let asked = if pause { provider.pause(&id).await } else { provider.resume(&id).await };
             if let Err(error) = &asked {
                 tracing::warn!(%error, pause, "a pause or resume failed; asking what is true");
-            } else if let (false, Some(remaining)) = (pause, remaining)
-                && let Err(error) = provider.extend(&id, remaining).await
-            {
-                tracing::warn!(%error, "the provider did not take the remaining time");
             }
             loop {
                 match provider.inspect(&id).await {
@@ -461,9 +472,9 @@ impl Actor {
 
     fn check(&mut self) {
         let Some(id) = self.provider_id() else { return };
-        let is_settled =
-            self.row.lifecycle.activity != Activity::Stopping && self.row.lifecycle.status != Status::Creating;
-        if self.is_checking || !is_settled {
+        // While something is being done to it, that something asks.
+        let is_settled = self.row.lifecycle.activity == Activity::None && self.row.lifecycle.status != Status::Creating;
+        if self.is_checking || !is_settled || self.making.is_some() {
             return;
         }
         self.is_checking = true;
@@ -564,6 +575,15 @@ impl Actor {
                 done = work => drop(report.send(done)),
             }
         });
+    }
+}
+
+impl Drop for Actor {
+    fn drop(&mut self) {
+        // Whoever owns the sandbox next makes it anew.
+        if let Some(making) = &self.making {
+            making.cancel();
+        }
     }
 }
 

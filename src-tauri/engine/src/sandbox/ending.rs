@@ -60,8 +60,8 @@ impl Actor {
             return Ok(());
         }
         self.give_time(EXTRA);
-        self.set_step("ending the agent").await?;
         self.ending = Some(Ending::StoppingAgent { until: Instant::now() + AGENT });
+        self.set_step("ending the agent").await?;
         self.interrupt(None).await
     }
 
@@ -146,14 +146,13 @@ impl Actor {
 
     async fn all_is_over(&mut self) -> Result<(), store::Error> {
         self.ending = None;
-        if self.turn.is_open() {
-            self.lose_turn().await?;
-        }
+        self.lose_turn().await?;
         self.happen(Event::Destroyed, None).await
     }
 
     /// Something may still run where nobody can reach it: a durable job keeps trying.
     pub(super) async fn destroy_later(&mut self) -> Result<(), store::Error> {
+        self.lose_turn().await?;
         let (sandbox, now) = (self.row.id, self.around.clock.now());
         self.around.store.write(move |tx| store::jobs::insert_destroy(tx, sandbox, now)).await
     }

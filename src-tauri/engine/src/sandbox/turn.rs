@@ -305,13 +305,20 @@ impl Actor {
         self.end_turn(turn, Exit::Unknown, outcome, Words::Owed).await
     }
 
-    /// The sandbox is gone, and the open turn with it.
+    /// The sandbox is gone, and the turn that is recorded as open with it, followed or not.
     pub(super) async fn lose_turn(&mut self) -> Result<(), store::Error> {
-        if let Turn::Starting(turn) = &self.turn {
-            let turn = turn.clone();
-            return self.end_unread(turn, failure(ErrorKind::Interrupted, "the sandbox is gone")).await;
+        let turn = match &self.turn {
+            Turn::Open(_) => return self.finish_turn(Exit::Unknown).await,
+            Turn::Starting(turn) => Some(turn.clone()),
+            Turn::None => {
+                let id = self.row.id;
+                self.around.store.read(move |connection| turns::open(connection, id)).await?
+            }
+        };
+        match turn {
+            Some(turn) => self.end_unread(turn, failure(ErrorKind::Interrupted, "the sandbox is gone")).await,
+            None => Ok(()),
         }
-        self.finish_turn(Exit::Unknown).await
     }
 
     /// Records a turn's end, and goes on: the next message, or an ending that waited for it.
@@ -388,9 +395,8 @@ impl Actor {
                 message: format!("the agent crashed {crashes} times in a row: {}", message.unwrap_or_default()),
                 remedy: "Read the last output, then run again.".to_owned(),
             };
-            let (id, stored) = (self.row.id, error.clone());
-            self.around.store.write(move |tx| sandboxes::set_error(tx, id, &stored)).await?;
-            return self.happen(Event::Failed, Some(error)).await;
+            // Boxed, since an event's effect may end a turn.
+            return Box::pin(self.happen(Event::Failed, Some(error))).await;
         }
         if matches!(exit, Exit::Signal(_) | Exit::Unknown) {
             // Perhaps the whole sandbox is gone; the next message waits until it is found alive.

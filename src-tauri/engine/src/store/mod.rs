@@ -139,7 +139,7 @@ impl std::fmt::Debug for Store {
 #[derive(Debug)]
 struct Readers {
     idle: Mutex<Vec<Connection>>,
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
 }
 
 impl Store {
@@ -165,7 +165,11 @@ impl Store {
             .name("store-writer".into())
             .spawn(move || write_all(writer, &waiting, &writer_feed))
             .map_err(|source| Error::Io { path: path.to_owned(), source })?;
-        Ok(Self { jobs, readers: Arc::new(Readers { idle: Mutex::new(idle), permits: Semaphore::new(READERS) }), feed })
+        Ok(Self {
+            jobs,
+            readers: Arc::new(Readers { idle: Mutex::new(idle), permits: Arc::new(Semaphore::new(READERS)) }),
+            feed,
+        })
     }
 
     /// The feed of committed changes.
@@ -214,16 +218,35 @@ impl Store {
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
-        let _permit = self.readers.permits.acquire().await.map_err(|_| Error::Closed)?;
+        let permit = self.readers.permits.clone().acquire_owned().await.map_err(|_| Error::Closed)?;
         let readers = self.readers.clone();
+        // The permit goes with the connection: whoever asked may stop waiting while it is in use.
         let done = tokio::task::spawn_blocking(move || {
-            let taken = readers.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let connection = taken.expect("one connection per permit");
-            let result = work(&connection);
-            readers.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            let lent = Lent { connection: readers.take(), readers: &readers };
+            let result = work(lent.connection.as_ref().expect("one connection per permit"));
+            drop(lent);
+            drop(permit);
             result
         });
         done.await.map_err(|_| Error::Closed)?
+    }
+}
+
+/// A read connection that is given back, also by a reader that panics.
+struct Lent<'r> {
+    connection: Option<Connection>,
+    readers: &'r Readers,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.readers.idle.lock().unwrap_or_else(PoisonError::into_inner).extend(self.connection.take());
+    }
+}
+
+impl Readers {
+    fn take(&self) -> Option<Connection> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 }
 

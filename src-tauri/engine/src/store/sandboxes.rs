@@ -485,17 +485,6 @@ pub fn set_provisioned(tx: &Tx<'_>, id: SandboxId, found: &Provisioned) -> Resul
     Ok(())
 }
 
-/// Records an error that an ending, begun at the same time, will lead to.
-pub fn set_error(tx: &Tx<'_>, id: SandboxId, error: &SandboxError) -> Result<(), Error> {
-    tx.execute(
-        "UPDATE sandboxes SET error_kind = :kind, error_message = :message, error_remedy = :remedy WHERE id = :id",
-        named_params! {
-            ":id": id.to_string(), ":kind": error.kind, ":message": error.message, ":remedy": error.remedy,
-        },
-    )?;
-    Ok(())
-}
-
 /// Says that a turn was open when the sandbox was lost.
 pub fn set_unsaved(tx: &Tx<'_>, id: SandboxId) -> Result<(), Error> {
     tx.execute("UPDATE sandboxes SET is_unsaved = 1 WHERE id = :id", named_params! { ":id": id.to_string() })?;
