@@ -232,7 +232,7 @@ impl Provider for FakeProvider {
         Ok(Box::new(FakeFollower { spool, at: from }))
     }
 
-    async fn run(&self, _id: &ProviderId, _process: &Process, _limit: Duration) -> Result<Output, Error> {
+    async fn run(&self, _id: &ProviderId, _name: &str, _process: &Process, _limit: Duration) -> Result<Output, Error> {
         Ok(Output { exit: Exit::Code(0), stdout: Vec::new(), stderr: Vec::new() })
     }
 

@@ -166,8 +166,9 @@ pub trait Provider: Send + Sync + fmt::Debug + 'static {
     /// Reads a turn's spool from `from` on, also long after the sandbox ended.
     async fn follow(&self, id: &ProviderId, turn: TurnId, from: Offsets) -> Result<Box<dyn Follower>, Error>;
 
-    /// Runs a short command inside, as the agent would.
-    async fn run(&self, id: &ProviderId, process: &Process, limit: Duration) -> Result<Output, Error>;
+    /// Runs a short command inside, as the agent would. `name` names it in this sandbox: asked for again, the same run is
+    /// waited for or its output returned, and nothing runs twice.
+    async fn run(&self, id: &ProviderId, name: &str, process: &Process, limit: Duration) -> Result<Output, Error>;
 
     /// Whether memory and CPU limits hold by force for this sandbox.
     async fn limits(&self, id: &ProviderId) -> Limits;

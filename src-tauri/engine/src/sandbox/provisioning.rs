@@ -17,6 +17,8 @@ use crate::{
 /// How long each step may take before it counts as failed.
 const REPOSITORY: Duration = Duration::from_secs(15 * 60);
 const SANDBOX: Duration = Duration::from_secs(60);
+/// The set-up runs once in a sandbox, whichever life of the app asks.
+const SETUP_NAME: &str = "setup";
 const SETUP: Duration = Duration::from_secs(10 * 60);
 /// How much of a failed command's output an error shows, in bytes.
 const LAST_WORDS: usize = 2000;
@@ -178,7 +180,8 @@ async fn clone(around: &Surroundings, row: &SandboxRow, directory: PathBuf) -> R
 }
 
 async fn set_up(provider: &dyn Provider, id: &ProviderId, script: &str) -> Result<(), SandboxError> {
-    let output = provider.run(id, &launch::script(script), SETUP).await.map_err(|error| provider_error(&error))?;
+    let output =
+        provider.run(id, SETUP_NAME, &launch::script(script), SETUP).await.map_err(|error| provider_error(&error))?;
     if output.exit == Exit::Code(0) {
         return Ok(());
     }

@@ -185,8 +185,8 @@ impl Provider for Local {
         Ok(Box::new(follower))
     }
 
-    async fn run(&self, id: &ProviderId, process: &Process, limit: Duration) -> Result<Output, Error> {
-        run::run(self, id, process, limit).await
+    async fn run(&self, id: &ProviderId, name: &str, process: &Process, limit: Duration) -> Result<Output, Error> {
+        run::run(self, id, name, process, limit).await
     }
 
     async fn limits(&self, id: &ProviderId) -> Limits {

@@ -1,8 +1,8 @@
-//! Short commands: turns nobody keeps.
+//! Short commands: turns that are nobody's message.
 
 use std::{path::PathBuf, time::Duration};
 
-use courier_keeper::{protocol::Request, spool};
+use courier_keeper::protocol::Request;
 
 use super::{
     super::{Error, Follower, Offsets, Output, ProviderId, SpoolEvent},
@@ -14,27 +14,25 @@ use crate::{agent::Process, model::Stream};
 /// How much of each stream is kept.
 const MOST_OUTPUT: usize = 16 << 20;
 
-/// Runs a command as a turn of its own, collects what it prints, and takes its spool away.
-pub(super) async fn run(local: &Local, id: &ProviderId, process: &Process, limit: Duration) -> Result<Output, Error> {
-    let turn = format!("run-{}", uuid::Uuid::new_v4());
+/// Runs a command as a turn of its own and collects what it prints. Its spool stays with the sandbox: it is the claim.
+pub(super) async fn run(
+    local: &Local,
+    id: &ProviderId,
+    name: &str,
+    process: &Process,
+    limit: Duration,
+) -> Result<Output, Error> {
+    let turn = format!("run-{name}");
     let directory = local.find(id)?;
     local.start(id, turn.clone(), process, Vec::new()).await?;
-    let collected = match tokio::time::timeout(limit, collect(local, directory.clone(), turn.clone())).await {
+    match tokio::time::timeout(limit, collect(local, directory, turn.clone())).await {
         Ok(output) => output,
         Err(_) => {
             // Its end is not waited for: the sandbox sees to it.
-            local.done(id, Request::EndTurn { turn: turn.clone(), grace_ms: 0 }).await?;
+            local.done(id, Request::EndTurn { turn, grace_ms: 0 }).await?;
             Err(Error::Deadline { what: "the command", limit })
         }
-    };
-    let place = spool::turn_directory(&directory, &turn);
-    blocking(move || {
-        // What stays behind is small, and goes with the sandbox.
-        _ = std::fs::remove_dir_all(place);
-        Ok(())
-    })
-    .await?;
-    collected
+    }
 }
 
 async fn collect(local: &Local, directory: PathBuf, turn: String) -> Result<Output, Error> {

@@ -129,9 +129,12 @@ async fn a_sandbox_from_its_making_to_its_end_and_again() {
     assert_eq!(place.read(&id, first.turn, from).await.0, "prompt, p [redacted]\n", "its spools stay");
 
     local.provision(&spec).await.unwrap();
-    let output = local.run(&id, &process("echo again; pwd", Vec::new(), b""), Duration::from_secs(10)).await.unwrap();
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("again\n{}\n", spec.workspace.display()));
+    let output =
+        local.run(&id, "again", &process("echo again; pwd", Vec::new(), b""), Duration::from_secs(10)).await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("again\n{}\n", spec.workspace.display()));
     assert_eq!(output.exit, Exit::Code(0));
+    let asked_again = local.run(&id, "again", &process("echo twice", Vec::new(), b""), Duration::from_secs(10)).await;
+    assert_eq!(asked_again.unwrap().stdout, output.stdout, "the same run: nothing ran twice");
     local.destroy(&id).await.unwrap();
 }
 
@@ -139,7 +142,7 @@ async fn a_sandbox_from_its_making_to_its_end_and_again() {
 async fn a_command_has_an_end() {
     let place = Place::new();
     let id = place.local.provision(&place.spec()).await.unwrap();
-    let ran = place.local.run(&id, &process("sleep 60", Vec::new(), b""), Duration::from_millis(100)).await;
+    let ran = place.local.run(&id, "slow", &process("sleep 60", Vec::new(), b""), Duration::from_millis(100)).await;
     assert!(matches!(ran, Err(Error::Deadline { .. })), "{ran:?}");
     place.local.destroy(&id).await.unwrap();
 }
