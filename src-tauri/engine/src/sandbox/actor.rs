@@ -245,12 +245,12 @@ impl Actor {
             }
             Request::Interrupt { sparing, reply } => {
                 let answer = self.interrupt(sparing).await;
-                _ = reply.send(answer.as_ref().map(|()| ()).map_err(Error::not_stored));
+                _ = reply.send(answer.as_ref().copied().map_err(Error::not_stored));
                 return answer;
             }
             Request::Extend(by, reply) => {
                 let answer = self.extend(by).await;
-                _ = reply.send(answer.as_ref().map(|()| ()).map_err(Error::not_stored));
+                _ = reply.send(answer.as_ref().copied().map_err(Error::not_stored));
                 return answer;
             }
             Request::Pause(reply) => (Event::PauseRequested, reply),
