@@ -4,6 +4,7 @@ mod actor;
 mod ending;
 mod ingest;
 mod launch;
+mod presence;
 mod provisioning;
 mod supervisor;
 mod turn;

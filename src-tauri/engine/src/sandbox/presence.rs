@@ -1,0 +1,146 @@
+//! What truly runs: the provider is asked, and believed; what a reboot took away gets a new place.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    actor::{Actor, Done},
+    provisioning,
+};
+use crate::{
+    model::{Activity, Event, Status},
+    provider::{self, Presence},
+    store::{self, sandboxes},
+};
+
+/// How long to wait before a sandbox that could not be revived is tried again.
+const REVIVE_AGAIN: Duration = Duration::from_secs(30);
+/// How long to wait before a provider that did not answer is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
+
+impl Actor {
+    /// A sandbox of an earlier life: asks the provider, and believes it.
+    pub(super) async fn rejoin(&mut self) -> Result<(), store::Error> {
+        let Some(id) = self.provider_id() else { return self.happen(Event::FoundGone, None).await };
+        match self.provider.inspect(&id).await {
+            Ok(Presence::Gone { timed_out: true }) => {
+                self.join_turn(false).await?;
+                let event =
+                    if self.row.lifecycle.status == Status::Paused { Event::StopRequested } else { Event::TimedOut };
+                self.happen(event, None).await
+            }
+            Ok(Presence::Gone { timed_out: false }) => {
+                self.revive();
+                Ok(())
+            }
+            // An error: nobody knows, and the next check asks again.
+            found => self.found(found).await,
+        }
+    }
+
+    /// The machine was rebooted, or somebody ended the keeper while the app was closed: the sandbox's files are there,
+    /// so it gets a new keeper and keeps its status.
+    pub(super) fn revive(&mut self) {
+        let (around, agent, provider, row) = (self.around.clone(), self.agent, self.provider.clone(), self.row.clone());
+        let stopped = self.begin_making();
+        self.run_effect(async move {
+            loop {
+                match provisioning::revive(&around, agent, provider.as_ref(), &row, &stopped).await {
+                    Ok(id) if row.lifecycle.status == Status::Paused => {
+                        return Done::Revived(provider.pause(&id).await.map(|()| Presence::Paused));
+                    }
+                    Ok(_) => return Done::Revived(Ok(Presence::Alive)),
+                    Err(_) if stopped.is_cancelled() => {
+                        return Done::Revived(Ok(Presence::Gone { timed_out: false }));
+                    }
+                    Err(error) => {
+                        tracing::warn!(sandbox = %row.id, message = %error.message, "not revived; trying again");
+                        _ = stopped.run_until_cancelled(tokio::time::sleep(REVIVE_AGAIN)).await;
+                    }
+                }
+            }
+        });
+    }
+
+    pub(super) fn begin_making(&mut self) -> CancellationToken {
+        let stopped = CancellationToken::new();
+        self.making = Some(stopped.clone());
+        stopped
+    }
+
+    /// Making has ended, one way or the other. Whether it is to be destroyed is for its ending to say.
+    pub(super) fn making_ended(&mut self) {
+        self.making = None;
+        self.destroy_if_owed();
+    }
+
+    /// What the provider says of a sandbox whose row says otherwise, or the same.
+    pub(super) async fn found(&mut self, found: Result<Presence, provider::Error>) -> Result<(), store::Error> {
+        match found {
+            Ok(Presence::Alive) => {
+                self.happen(Event::FoundAlive, None).await?;
+                self.join_turn(self.row.lifecycle.activity == Activity::None).await?;
+                self.begin_next_turn().await
+            }
+            Ok(Presence::Paused) => {
+                self.happen(Event::FoundPaused, None).await?;
+                self.join_turn(true).await
+            }
+            Ok(Presence::Gone { timed_out: true }) if self.row.lifecycle.status == Status::Running => {
+                self.join_turn(false).await?;
+                self.happen(Event::TimedOut, None).await
+            }
+            Ok(Presence::Gone { .. }) => {
+                self.join_turn(false).await?;
+                if self.turn.is_open() {
+                    // What it printed is in the spool; its end asks again.
+                    let id = self.row.id;
+                    return self.around.store.write(move |tx| sandboxes::set_unsaved(tx, id)).await;
+                }
+                self.happen(Event::FoundGone, None).await
+            }
+            Err(error) => {
+                // The next check asks again.
+                tracing::warn!(sandbox = %self.row.id, %error, "the provider did not answer");
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn suspend(&mut self, pause: bool) {
+        let Some(id) = self.provider_id() else { return };
+        let provider = self.provider.clone();
+        self.run_effect(async move {
+            let asked = if pause { provider.pause(&id).await } else { provider.resume(&id).await };
+            if let Err(error) = &asked {
+                tracing::warn!(%error, pause, "a pause or resume failed; asking what is true");
+            }
+            loop {
+                match provider.inspect(&id).await {
+                    Ok(found) => return Done::Found(Ok(found)),
+                    Err(error) => tracing::warn!(%error, "the provider did not answer; asking again"),
+                }
+                tokio::time::sleep(ASK_AGAIN).await;
+            }
+        });
+    }
+
+    /// Compares with what truly runs, even if a check is under way: it may have been asked too early.
+    pub(super) fn check_now(&mut self) {
+        self.is_checking = false;
+        self.check();
+    }
+
+    pub(super) fn check(&mut self) {
+        let Some(id) = self.provider_id() else { return };
+        // While something is being done to it, that something asks.
+        let is_settled = self.row.lifecycle.activity == Activity::None && self.row.lifecycle.status != Status::Creating;
+        if self.is_checking || !is_settled || self.making.is_some() {
+            return;
+        }
+        self.is_checking = true;
+        let (provider, asked) = (self.provider.clone(), self.row.lifecycle);
+        self.run_effect(async move { Done::Checked(asked, provider.inspect(&id).await) });
+    }
+}
