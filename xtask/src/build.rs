@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::place::Place;
+use crate::{command::Run, place::Place};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
@@ -22,6 +22,15 @@ pub struct Programs {
     pub courier: PathBuf,
     /// The app looks for it beside itself.
     pub keeper: PathBuf,
+}
+
+impl Programs {
+    /// Tells a test or a bench where they are.
+    pub fn named_to(&self, run: Run) -> Run {
+        run.env("CODECOURIER_APP", &self.app)
+            .env("CODECOURIER_COURIER", &self.courier)
+            .env("CODECOURIER_KEEPER", &self.keeper)
+    }
 }
 
 /// A program full of tests.

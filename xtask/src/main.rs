@@ -47,6 +47,8 @@ enum Task {
     },
     /// Prints one JSON line per figure, measured on a release build.
     Bench { name: Option<String> },
+    /// Runs the proofs too long for every day (attacks, crashes, hours) and prints one JSON line per figure.
+    Prove { name: Option<String> },
     /// Reads an agent's recorded raw log and prints its transcript and outcome as JSON lines.
     Transcript {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         }
         Task::Test { part, filter } => test::run(&place, part, filter.as_deref()),
         Task::Bench { name } => figures::bench(&place, name.as_deref()),
+        Task::Prove { name } => figures::prove(&place, name.as_deref()),
         Task::Transcript { arguments } => transcript(&place, &arguments),
         Task::Lint => test::lint(&place),
     });

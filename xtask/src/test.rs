@@ -120,12 +120,8 @@ fn program(
 ) -> anyhow::Result<()> {
     let name = format!("{} {}", test.package, test.target);
     title(&name);
-    let mut run = run
-        .env("CARGO_MANIFEST_DIR", &test.folder)
-        .env("CODECOURIER_APP", &built.programs.app)
-        .env("CODECOURIER_COURIER", &built.programs.courier)
-        .env("CODECOURIER_KEEPER", &built.programs.keeper)
-        .env("CODECOURIER_JOURNEYS", place.journeys());
+    let mut run = built.programs.named_to(run).env("CARGO_MANIFEST_DIR", &test.folder);
+    run = run.env("CODECOURIER_JOURNEYS", place.journeys());
     if part == Part::Journeys {
         run = run.arg("--test-threads=1"); // One window at a time: two cores draw it.
     }
