@@ -11,6 +11,7 @@ mod canary;
 #[cfg(target_os = "linux")]
 mod courier;
 #[cfg(test)]
+mod gateway;
 mod life;
 #[cfg(test)]
 mod store;

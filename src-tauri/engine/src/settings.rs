@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use courier_keeper::upstream::Upstream;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -57,18 +58,8 @@ impl Settings {
         let blank = |text: Option<String>| text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
         self.claude_path = blank(self.claude_path);
         self.anthropic_base_url = blank(self.anthropic_base_url).map(|url| url.trim_end_matches('/').to_owned());
-        if let Some(url) = &self.anthropic_base_url {
-            let is_loopback = host_and_port(url).is_some_and(|(host, _)| {
-                host == "localhost"
-                    || host == "[::1]"
-                    || host.parse().is_ok_and(|ip: std::net::Ipv4Addr| ip.is_loopback())
-            });
-            if url.contains('@') {
-                return Err(Invalid("the address holds a name or password; keys are set under Keys".to_owned()));
-            }
-            if host_and_port(url).is_none() || !(url.starts_with("https://") || is_loopback) {
-                return Err(Invalid(format!("{url:?} is not an https:// address (http:// is for this machine only)")));
-            }
+        if let Some(Err(error)) = self.anthropic_base_url.as_ref().map(|url| url.parse::<Upstream>()) {
+            return Err(Invalid(error.to_string()));
         }
         if !["system", "light", "dark"].contains(&self.theme.as_str()) {
             return Err(Invalid(format!("there is no theme {:?}", self.theme)));
@@ -93,23 +84,6 @@ impl Settings {
     }
 }
 
-/// Host and port of an http(s) address.
-pub(crate) fn host_and_port(url: &str) -> Option<(String, u16)> {
-    let (scheme, rest) = url.split_once("://")?;
-    let default = match scheme {
-        "https" => 443,
-        "http" => 80,
-        _ => return None,
-    };
-    let authority = rest.split(['/', '?', '#']).next()?;
-    let authority = authority.rsplit('@').next()?;
-    let (host, port) = match authority.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
-        _ => (authority, default),
-    };
-    (!host.is_empty()).then(|| (host.to_owned(), port))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,8 +97,11 @@ mod tests {
         assert!(with_base_url("http://127.0.0.1:18080/s/happy").checked().is_ok());
         assert!(with_base_url("http://localhost:1").checked().is_ok());
         assert!(with_base_url("https://gateway.example.org/v1").checked().is_ok());
-        assert!(with_base_url("http://gateway.example.org").checked().is_err());
+        let refused = with_base_url("http://gateway.example.org").checked().unwrap_err().to_string();
+        assert!(refused.contains("unencrypted") && refused.contains("use https://"), "cause and remedy: {refused}");
         assert!(with_base_url("gateway.example.org").checked().is_err());
+        let refused = with_base_url("https://me:secret@gateway.example.org").checked().unwrap_err().to_string();
+        assert!(refused.contains("leave it out") && !refused.contains("secret"), "{refused}");
     }
 
     #[test]

@@ -8,8 +8,8 @@
 //! - **init** (`courier-keeper init`): pid 1 inside the jail. It starts turns and ends them.
 //!
 //! To read it from the top: [`protocol`] is what the app can ask; `keep/` answers it; `linux/jail.rs` and
-//! `linux/filter.rs` are the jail; `linux/init/` is what lives in it; `proxy/` is the way out of it. [`spool`],
-//! [`redact`], [`identity`] and [`client`] are shared with the engine.
+//! `linux/filter.rs` are the jail; `linux/init/` is what lives in it; `proxy/` is the way out of it, and to the model.
+//! [`spool`], [`redact`], [`identity`], [`upstream`] and [`client`] are shared with the engine.
 //!
 //! On macOS there is no init: `macos/` does with Seatbelt and a process's environment what it can. On other systems
 //! there are no local sandboxes.
@@ -20,6 +20,7 @@ pub mod identity;
 pub mod protocol;
 pub mod redact;
 pub mod spool;
+pub mod upstream;
 
 #[cfg(unix)]
 mod keep;

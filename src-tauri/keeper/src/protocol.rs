@@ -15,13 +15,16 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::identity::Identity;
 
 /// The version of everything in this module.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Where the HTTP proxy listens on the sandbox's own loopback.
 pub const HTTP_PROXY_PORT: u16 = 17980;
 
 /// Where the SOCKS 5 proxy listens on the sandbox's own loopback.
 pub const SOCKS_PROXY_PORT: u16 = 17981;
+
+/// Where the model's endpoint listens on the sandbox's own loopback.
+pub const GATEWAY_PORT: u16 = 17982;
 
 /// How many unread bytes a stream's spool holds before the agent has to wait, until [`Request::AllowSpool`] says more.
 pub const SPOOL_CAP: u64 = 256 << 20;
@@ -188,6 +191,38 @@ pub struct StartTurn {
     pub env: Vec<(String, String)>,
     /// What must never reach the spool.
     pub redact: Vec<String>,
+    /// The model's endpoint from now on; `None`: there is none.
+    pub gateway: Option<Gateway>,
+}
+
+/// A model's endpoint that is opened to the sandbox. The newest turn's holds.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Gateway {
+    /// Where the model is: an [`crate::upstream::Upstream`].
+    pub upstream: String,
+    /// How the key is shown to it.
+    pub header: KeyHeader,
+    /// The real key. It goes there and nowhere else.
+    pub key: String,
+    /// What the agent has to show instead.
+    pub token: String,
+}
+
+/// Where an API expects its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyHeader {
+    /// `x-api-key: KEY`, as Anthropic's.
+    XApiKey,
+    /// `Authorization: Bearer KEY`, as OpenAI's and those made like it.
+    Bearer,
+}
+
+impl fmt::Debug for Gateway {
+    /// Without its secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gateway").field("upstream", &self.upstream).finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for StartTurn {
@@ -248,6 +283,8 @@ pub struct Status {
     pub remaining_ms: u64,
     /// Whether memory and processor limits hold by force.
     pub limits_enforced: bool,
+    /// Where the model's endpoint listens, on the loopback the sandbox sees.
+    pub gateway_port: u16,
     /// The turns whose `exit` is not written yet.
     pub turns: Vec<TurnStatus>,
 }
@@ -347,7 +384,14 @@ mod tests {
             argv: vec!["a".into()],
             env: vec![("KEY".into(), "sk-secret".into())],
             redact: vec!["sk-secret".into()],
+            gateway: Some(Gateway {
+                upstream: "https://api.example".into(),
+                header: KeyHeader::Bearer,
+                key: "sk-secret".into(),
+                token: "sk-secret".into(),
+            }),
         };
+        assert!(!format!("{:?}", turn.gateway).contains("sk-secret"));
         assert!(!format!("{:?}", Request::StartTurn(turn)).contains("sk-secret"));
     }
 }

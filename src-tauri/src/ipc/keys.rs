@@ -73,6 +73,8 @@ pub struct Agent {
     is_installed: bool,
     version: Option<String>,
     billed_to: Option<String>,
+    /// It would have its key itself; else the key stays outside, or none is needed.
+    is_key_inside: bool,
     problem: Option<String>,
 }
 
@@ -95,6 +97,7 @@ impl From<AgentInfo> for Agent {
             is_installed: info.is_installed,
             version: info.version,
             billed_to: info.billed_to,
+            is_key_inside: info.is_key_inside,
             problem: info.problem,
         }
     }

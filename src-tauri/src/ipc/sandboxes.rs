@@ -147,6 +147,8 @@ pub struct SandboxDetails {
     agent_name: String,
     agent_version: Option<String>,
     billed_to: Option<String>,
+    /// The agent has its key itself; else the key stays outside, or none is needed.
+    is_key_inside: bool,
     #[specta(type = u32)]
     timeout_minutes: f64,
     on_timeout: OnTimeout,
@@ -216,6 +218,7 @@ impl From<Details> for SandboxDetails {
             agent_name: agent.map_or_else(|| row.agent.to_string(), |agent| agent.name().to_owned()),
             agent_version: row.agent_version.clone(),
             billed_to: row.billed_to.clone(),
+            is_key_inside: row.is_key_inside,
             timeout_minutes: row.timeout.as_secs_f64() / 60.0,
             on_timeout: row.on_timeout.into(),
             memory_mb: row.memory_mb,

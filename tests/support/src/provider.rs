@@ -149,6 +149,15 @@ impl Provider for FakeProvider {
         ProviderKind::Local
     }
 
+    /// Nobody outside holds a key for these: an agent would have its own.
+    fn has_gateway(&self) -> bool {
+        false
+    }
+
+    async fn gateway_address(&self, _id: &ProviderId) -> Result<String, Error> {
+        Err(Error::Unsupported)
+    }
+
     async fn provision(&self, spec: &Provision) -> Result<ProviderId, Error> {
         let mut thinking = self.is_thinking.subscribe();
         // The sender lives as long as the provider.

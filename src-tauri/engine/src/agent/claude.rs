@@ -13,7 +13,7 @@ mod plan;
 mod usage;
 mod verdict;
 
-use super::{Agent, Cli, EnvValue, Launch, Model, Parser, Process, Session};
+use super::{Agent, Cli, Endpoint, EnvValue, KeyHeader, Launch, Model, Parser, Process, Session};
 use crate::{model::AgentKind, secrets::CredentialKind};
 
 /// The registry's entry.
@@ -82,6 +82,16 @@ impl Agent for Claude {
         Some(&CLI)
     }
 
+    /// A subscription's token is more than a key: with it the CLI asks about account and limits in places of its own.
+    fn endpoint(&self, credential: CredentialKind) -> Option<Endpoint> {
+        match credential {
+            CredentialKind::AnthropicKey => {
+                Some(Endpoint { address: "https://api.anthropic.com", header: KeyHeader::XApiKey })
+            }
+            CredentialKind::ClaudeOauthToken => None,
+        }
+    }
+
     fn hosts(&self) -> &'static [&'static str] {
         &["api.anthropic.com"]
     }
@@ -102,12 +112,12 @@ impl Agent for Claude {
 
         let mut env: Vec<_> =
             ENVIRONMENT.map(|(name, value)| (name.to_owned(), EnvValue::Plain(value.to_owned()))).into();
-        if let Some((kind, secret)) = launch.credential {
+        if let Some((kind, value)) = &launch.credential {
             let name = match kind {
                 CredentialKind::AnthropicKey => "ANTHROPIC_API_KEY",
                 CredentialKind::ClaudeOauthToken => "CLAUDE_CODE_OAUTH_TOKEN",
             };
-            env.push((name.to_owned(), EnvValue::Secret(secret.clone())));
+            env.push((name.to_owned(), value.clone()));
         }
         if let Some(url) = launch.base_url {
             env.push(("ANTHROPIC_BASE_URL".to_owned(), EnvValue::Plain(url.to_owned())));
@@ -133,7 +143,7 @@ mod tests {
             prompt,
             model: Some("sonnet"),
             session,
-            credential: Some((kind, &Secret::new("sk-ant-canary"))),
+            credential: Some((kind, EnvValue::Secret(Secret::new("sk-ant-canary")))),
             base_url: Some("http://127.0.0.1:1/model"),
             extra_arguments: &["--effort".to_owned(), "high".to_owned()],
         })

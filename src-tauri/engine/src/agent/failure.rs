@@ -39,6 +39,10 @@ impl Evidence<'_> {
         if said(&["no conversation found", "session not found"]) {
             return Some(ErrorKind::SessionNotFound);
         }
+        // The gateway's words: it answers in the model's place, with the status of a failing service.
+        if said(&["codecourier could not reach"]) {
+            return Some(ErrorKind::Network);
+        }
         if self.status.is_none() && said(&["not logged in", "no api key", "missing api key", "api key not found"]) {
             return Some(ErrorKind::MissingKey);
         }
@@ -147,6 +151,13 @@ mod tests {
             ),
             (None, "server_error", "Connection refused (ECONNREFUSED)", Some(K::Network)),
             (None, "server_error", "connection_failed", Some(K::Network)),
+            (
+                Some(502),
+                "server_error",
+                "API Error: 502 CodeCourier could not reach api.anthropic.com: Connection refused",
+                Some(K::Network),
+            ),
+            (Some(502), "server_error", "Bad gateway", Some(K::Overloaded)),
             (None, "", "No conversation found with session ID: 1", Some(K::SessionNotFound)),
             (Some(404), "not_found_error", "model: no-such-model", None),
             (None, "", "error: unknown option '--x'", None),

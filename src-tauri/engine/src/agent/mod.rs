@@ -54,9 +54,10 @@ pub struct Launch<'a> {
     pub prompt: &'a str,
     pub model: Option<&'a str>,
     pub session: Session,
-    /// The credential and what kind it is, for agents that need one.
-    pub credential: Option<(CredentialKind, &'a Secret)>,
-    /// Where the model's endpoint is, if not at its maker's.
+    /// What the agent shows its model, and which kind of credential it stands for: a plain token for the gateway, or the
+    /// secret itself. For agents that need one.
+    pub credential: Option<(CredentialKind, EnvValue)>,
+    /// Where the model's endpoint is, if not at its maker's: the gateway, or the address a person has set.
     pub base_url: Option<&'a str>,
     /// Arguments from the settings, validated against those the agent's adapter owns.
     pub extra_arguments: &'a [String],
@@ -71,10 +72,27 @@ pub struct Process {
 }
 
 /// The value of an environment variable; a secret one prints as `Secret(…)`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum EnvValue {
     Plain(String),
     Secret(Secret),
+}
+
+/// How a model is asked by somebody who holds the key in the agent's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Where it is, if a person has not said otherwise.
+    pub address: &'static str,
+    pub header: KeyHeader,
+}
+
+/// Where an API expects its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyHeader {
+    /// `x-api-key: KEY`, as Anthropic's.
+    XApiKey,
+    /// `Authorization: Bearer KEY`, as OpenAI's and those made like it.
+    Bearer,
 }
 
 /// How an agent's process ended.
@@ -139,7 +157,11 @@ pub trait Agent: Send + Sync + fmt::Debug {
     fn credentials(&self) -> &'static [CredentialKind];
     /// `None`: nothing to install.
     fn cli(&self) -> Option<&'static Cli>;
-    /// Hosts its model endpoint lives at when no base URL is set (always reachable in network mode `listed`).
+    /// The endpoint this credential opens, where it can be opened for the agent by the gateway: the agent then gets a
+    /// token and the gateway's address. `None`: the agent must have the credential itself ("key inside").
+    fn endpoint(&self, credential: CredentialKind) -> Option<Endpoint>;
+    /// Hosts its model endpoint lives at when no base URL is set: what must be reachable for an agent that has its key
+    /// itself.
     fn hosts(&self) -> &'static [&'static str];
     fn launch(&self, launch: &Launch<'_>) -> Process;
     fn parser(&self) -> Box<dyn Parser>;

@@ -1,6 +1,6 @@
 //! Shell: an agent without a model. Each message is a script, its output the answer.
 
-use super::{Agent, Cli, Exit, Failure, Launch, Model, Outcome, Parser, Process, failure};
+use super::{Agent, Cli, Endpoint, Exit, Failure, Launch, Model, Outcome, Parser, Process, failure};
 use crate::{
     model::{AgentKind, Delta, Item, Stream, Timestamp, Usage},
     secrets::CredentialKind,
@@ -38,6 +38,10 @@ impl Agent for Shell {
     }
 
     fn cli(&self) -> Option<&'static Cli> {
+        None
+    }
+
+    fn endpoint(&self, _credential: CredentialKind) -> Option<Endpoint> {
         None
     }
 

@@ -3,8 +3,8 @@
 use super::{Engine, Error};
 use crate::{
     agent::{self, Agent},
-    model::AgentKind,
-    sandbox::billed_to,
+    model::{AgentKind, ProviderKind},
+    sandbox::{billed_to, is_key_inside},
     secrets::{CredentialKind, Secret},
     settings::Settings,
     store::Change,
@@ -30,6 +30,8 @@ pub struct AgentInfo {
     pub is_installed: bool,
     /// Who would pay.
     pub billed_to: Option<String>,
+    /// It would have that key itself, in a sandbox of this machine.
+    pub is_key_inside: bool,
     /// Why it could not start, with the remedy.
     pub problem: Option<String>,
 }
@@ -90,13 +92,16 @@ impl Engine {
     /// What the database says.
     pub async fn agent_list(&self) -> Result<Vec<AgentInfo>, Error> {
         let settings = Settings::load(&self.around.store).await?;
+        let provider = self.around.provider(ProviderKind::Local);
         let mut list = Vec::new();
         for agent in agent::agents() {
             let cli = self.around.host.find_cli(*agent, &settings).await;
             let credential = self.around.host.credential_for(*agent).await;
             let problem = cli.as_ref().err().or(credential.as_ref().err());
+            let inside = |kind| provider.as_ref().is_some_and(|local| is_key_inside(*agent, kind, local.as_ref()));
             list.push(AgentInfo {
                 agent: *agent,
+                is_key_inside: matches!(&credential, Ok(Some((kind, _))) if inside(*kind)),
                 is_installed: cli.is_ok(),
                 problem: problem.map(|error| format!("{}. {}", error.message, error.remedy)),
                 version: cli.ok().and_then(|cli| cli.version),

@@ -22,6 +22,9 @@ const INHERITED: &[&str] = &[
     // To ask the person's own systemd for a cgroup.
     "DBUS_SESSION_BUS_ADDRESS",
     "XDG_RUNTIME_DIR",
+    // Whom the person trusts, where the system's list is not it: for the way to the model.
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
 ];
 
 /// A short command that helps the engine: in a group of its own, and gone with whoever waits for it.

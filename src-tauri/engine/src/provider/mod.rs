@@ -9,7 +9,7 @@ use std::{fmt, path::PathBuf, time::Duration};
 use async_trait::async_trait;
 
 use crate::{
-    agent::{Exit, Process},
+    agent::{Exit, KeyHeader, Process},
     model::{NetworkMode, OnTimeout, ProviderKind, SandboxId, Stream, TurnId},
     secrets::Secret,
 };
@@ -47,6 +47,21 @@ pub struct TurnSpec {
     pub process: Process,
     /// Everything that must never reach the spool.
     pub redact: Vec<Secret>,
+    /// The way to the model from now on, for an agent whose key stays outside; `None`: there is none. Only where the
+    /// provider [has one](Provider::has_gateway).
+    pub gateway: Option<Gateway>,
+}
+
+/// Who holds the key in the agent's place, and for whom.
+#[derive(Clone, Debug)]
+pub struct Gateway {
+    /// Where the model is: an http(s) address.
+    pub upstream: String,
+    pub header: KeyHeader,
+    /// The real key. It never enters the sandbox.
+    pub key: Secret,
+    /// What the agent shows instead. It is worth nothing anywhere else, and so no secret.
+    pub token: String,
 }
 
 /// Whether a sandbox is there.
@@ -138,6 +153,14 @@ pub enum Error {
 #[async_trait]
 pub trait Provider: Send + Sync + fmt::Debug + 'static {
     fn kind(&self) -> ProviderKind;
+
+    /// Whether its sandboxes have a gateway: a door of their own, open in every network mode, at which an agent that shows
+    /// a turn's token reaches its model, while the key stays with who made the sandbox. Where they have none an agent gets
+    /// its key itself, and the window says so ("key inside").
+    fn has_gateway(&self) -> bool;
+
+    /// Where inside this sandbox its gateway answers, as `http://host:port`. Asked only where there is one.
+    async fn gateway_address(&self, id: &ProviderId) -> Result<String, Error>;
 
     /// Makes the sandbox, or finds the one made earlier from the same spec.
     async fn provision(&self, spec: &Provision) -> Result<ProviderId, Error>;

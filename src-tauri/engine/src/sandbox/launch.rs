@@ -1,12 +1,18 @@
 //! What a turn needs before it can start: the agent's program, its key, and where its model is.
+//!
+//! Where both the agent and the provider know how, the key stays outside: the agent gets a token of this turn, and the
+//! gateway's address for the model's.
 
 use std::path::PathBuf;
 
+use courier_keeper::upstream::Upstream;
+use uuid::Uuid;
+
 use super::Surroundings;
 use crate::{
-    agent::{Agent, Launch, Process, Session},
+    agent::{Agent, Endpoint, EnvValue, Launch, Process, Session},
     model::TurnId,
-    provider::TurnSpec,
+    provider::{Gateway, Provider, TurnSpec},
     secrets::{CredentialKind, Secret},
     settings::Settings,
     store::{self, SandboxError, SandboxRow},
@@ -33,15 +39,28 @@ pub(crate) async fn prepare(around: &Surroundings, agent: &'static dyn Agent) ->
     let settings = Settings::load(&around.store).await.map_err(|error| internal(&error))?;
     let cli = around.host.find_cli(agent, &settings).await?;
     let credential = around.host.credential_for(agent).await?;
+    let base_url = settings.base_url_for(agent.kind());
+    if let Some(Err(error)) = base_url.as_ref().map(|url| url.parse::<Upstream>()) {
+        return Err(SandboxError {
+            kind: "model_address".to_owned(),
+            message: format!("the model's address in the settings cannot be used: {error}"),
+            remedy: "Correct it in Settings, then try again.".to_owned(),
+        });
+    }
     let billed_to = credential.as_ref().map(|(kind, secret)| billed_to(*kind, secret));
     Ok(Preparation {
         program: cli.program,
         read_only: cli.read_only,
         version: cli.version,
         credential,
-        base_url: settings.base_url_for(agent.kind()),
+        base_url,
         billed_to,
     })
+}
+
+/// Whether an agent with this credential has it itself in this provider's sandboxes.
+pub(crate) fn is_key_inside(agent: &dyn Agent, kind: CredentialKind, provider: &dyn Provider) -> bool {
+    !provider.has_gateway() || agent.endpoint(kind).is_none()
 }
 
 /// Who pays: the name of the key and its last four characters.
@@ -54,25 +73,49 @@ pub(crate) fn billed_to(kind: CredentialKind, secret: &Secret) -> String {
 }
 
 impl Preparation {
-    /// The process of one turn, and everything that must not reach its spool.
+    /// Whether the agent gets its key itself.
+    pub(crate) fn is_key_inside(&self, agent: &dyn Agent, provider: &dyn Provider) -> bool {
+        self.credential.as_ref().is_some_and(|(kind, _)| is_key_inside(agent, *kind, provider))
+    }
+
+    /// The process of one turn, and everything that must not reach its spool. `door`: where the sandbox's gateway
+    /// answers, for an agent whose key stays outside.
     pub(crate) fn turn(
         &self,
         agent: &'static dyn Agent,
         sandbox: &SandboxRow,
         turn: TurnId,
-        prompt: &str,
-        session: Session,
+        (prompt, session): (&str, Session),
+        door: Option<&str>,
     ) -> TurnSpec {
+        let gateway = door.and_then(|_| self.gateway(agent));
+        let (shown, base_url) = match &gateway {
+            Some(gateway) => (Some(EnvValue::Plain(gateway.token.clone())), door),
+            None => {
+                let secret = self.credential.as_ref().map(|(_, secret)| EnvValue::Secret(secret.clone()));
+                (secret, self.base_url.as_deref())
+            }
+        };
         let process = agent.launch(&Launch {
             program: self.program.clone(),
             prompt,
             model: sandbox.model.as_deref().or(agent.default_model()),
             session,
-            credential: self.credential.as_ref().map(|(kind, secret)| (*kind, secret)),
-            base_url: self.base_url.as_deref(),
+            credential: self.credential.as_ref().map(|(kind, _)| *kind).zip(shown),
+            base_url,
             extra_arguments: &[],
         });
-        TurnSpec { turn, process, redact: self.secrets() }
+        TurnSpec { turn, process, redact: self.secrets(), gateway }
+    }
+
+    /// The way to the model with a token that is new.
+    fn gateway(&self, agent: &dyn Agent) -> Option<Gateway> {
+        let (kind, key) = self.credential.as_ref()?;
+        let Endpoint { address, header } = agent.endpoint(*kind)?;
+        let upstream = self.base_url.clone().unwrap_or_else(|| address.to_owned());
+        // Its name says to whoever finds it what it is: random, and worth nothing outside.
+        let token = format!("sandbox-token-{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
+        Some(Gateway { upstream, header, key: key.clone(), token })
     }
 
     /// Every secret this agent is given.

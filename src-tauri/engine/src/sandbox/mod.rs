@@ -10,7 +10,7 @@ mod supervisor;
 mod turn;
 
 pub(crate) use actor::Request;
-pub(crate) use launch::{billed_to, prepare};
+pub(crate) use launch::{billed_to, is_key_inside, prepare};
 pub(crate) use supervisor::Supervisor;
 
 use std::{path::PathBuf, sync::Arc};

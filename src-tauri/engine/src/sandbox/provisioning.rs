@@ -2,6 +2,7 @@
 
 use std::{future::Future, path::PathBuf, time::Duration};
 
+use courier_keeper::upstream::Upstream;
 use tokio_util::sync::CancellationToken;
 
 use super::{Surroundings, launch, prepare};
@@ -9,7 +10,7 @@ use crate::{
     agent::{Agent, Exit},
     model::NetworkMode,
     provider::{self, Limits, Provider, ProviderId, Provision},
-    settings::{Settings, host_and_port},
+    settings::Settings,
     store::{SandboxError, SandboxRow, sandboxes},
     work::{Mirror, Source, Workspace},
 };
@@ -54,7 +55,8 @@ pub(super) async fn provision(
     if stopped.is_cancelled() {
         return Err(was_stopped());
     }
-    let needed = Needed { read_only: preparation.read_only, base_url: preparation.base_url };
+    let is_key_inside = preparation.is_key_inside(agent, provider.as_ref());
+    let needed = Needed { read_only: preparation.read_only, base_url: preparation.base_url, is_key_inside };
     // The sandbox's own time begins when it is ready.
     let lifetime = row.timeout + if row.setup_script.is_some() { SETUP } else { Duration::ZERO };
     let spec = spec(&around, agent, &needed, &row, lifetime);
@@ -70,14 +72,16 @@ pub(super) async fn provision(
         provider_id: id.0,
         agent_version: preparation.version,
         billed_to: preparation.billed_to,
+        is_key_inside,
         base_commit,
     })
 }
 
-/// What a jail must show, and where the model is. The key is not needed to make one.
+/// What a jail must show, and where the model is for an agent that asks it itself. The key is not needed to make one.
 struct Needed {
     read_only: Vec<PathBuf>,
     base_url: Option<String>,
+    is_key_inside: bool,
 }
 
 /// Gives a sandbox whose processes are gone, but whose files are there, a new place to run in.
@@ -90,7 +94,8 @@ pub(super) async fn revive(
 ) -> Result<ProviderId, SandboxError> {
     let settings = Settings::load(&around.store).await.map_err(|error| launch::internal(&error))?;
     let cli = unless(stopped, around.host.find_cli(agent, &settings)).await?;
-    let needed = Needed { read_only: cli.read_only, base_url: settings.base_url_for(agent.kind()) };
+    let base_url = settings.base_url_for(agent.kind());
+    let needed = Needed { read_only: cli.read_only, base_url, is_key_inside: row.is_key_inside };
     let left = match (row.expires_at, row.remaining) {
         (Some(at), _) => at.since(around.clock.now()),
         (None, Some(remaining)) => remaining,
@@ -118,7 +123,9 @@ fn spec(around: &Surroundings, agent: &dyn Agent, needed: &Needed, row: &Sandbox
     let mut read_only = needed.read_only.clone();
     read_only.push(around.host.mirror(row.project).objects());
     let mut allowed_hosts = row.allowed_hosts.clone();
-    allowed_hosts.extend(model_hosts(agent, needed.base_url.as_deref(), row.network));
+    if needed.is_key_inside {
+        allowed_hosts.extend(model_hosts(agent, needed.base_url.as_deref(), row.network));
+    }
     Provision {
         sandbox: row.id,
         workspace: directory.join("workspace"),
@@ -134,11 +141,14 @@ fn spec(around: &Surroundings, agent: &dyn Agent, needed: &Needed, row: &Sandbox
     }
 }
 
-/// Where the agent's model is: always reachable, but in mode `none` only where a person put it on this machine.
+/// Where the model is of an agent that has its key itself: reachable wherever there is a network. (Others ask it through
+/// the gateway, which is there without one.)
 fn model_hosts(agent: &dyn Agent, base_url: Option<&str>, network: NetworkMode) -> Vec<String> {
-    match (base_url.and_then(host_and_port), network) {
+    match (base_url.and_then(|url| url.parse().ok()), network) {
         (_, NetworkMode::None) => Vec::new(),
-        (Some((host, port)), NetworkMode::Open | NetworkMode::Listed) => vec![format!("{host}:{port}")],
+        (Some(Upstream { host, port, .. }), NetworkMode::Open | NetworkMode::Listed) => {
+            vec![if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }]
+        }
         (None, NetworkMode::Open | NetworkMode::Listed) => {
             agent.hosts().iter().map(|host| (*host).to_owned()).collect()
         }

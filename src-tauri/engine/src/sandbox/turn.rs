@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{
     actor::{Actor, Done, FollowerSlot, Reading},
     ingest::{Ingest, add_item},
-    launch::prepare,
+    launch::{internal, prepare},
 };
 use crate::{
     agent::{Exit, Failure, Outcome, Session},
@@ -192,7 +192,19 @@ impl Actor {
                         (None, 1) => Session::Fresh(turn.id.to_string()),
                         (None, _) => Session::Continue,
                     };
-                    let spec = prepared.turn(agent, &row, turn.id, &prompt, session);
+                    let is_key_inside = prepared.is_key_inside(agent, provider.as_ref());
+                    if (&row.billed_to, row.is_key_inside) != (&prepared.billed_to, is_key_inside) {
+                        let (sandbox, billed_to) = (row.id, prepared.billed_to.clone());
+                        let known = around
+                            .store
+                            .write(move |tx| sandboxes::set_key(tx, sandbox, billed_to.as_deref(), is_key_inside));
+                        known.await.map_err(|error| cannot_launch(&internal(&error)))?;
+                    }
+                    let door = match prepared.credential {
+                        Some(_) if !is_key_inside => Some(provider.gateway_address(&id).await.map_err(refused)?),
+                        Some(_) | None => None,
+                    };
+                    let spec = prepared.turn(agent, &row, turn.id, (&prompt, session), door.as_deref());
                     provider.start_turn(&id, &spec).await.map_err(refused)?;
                     prepared.secrets()
                 } else {

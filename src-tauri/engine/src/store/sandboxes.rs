@@ -35,6 +35,8 @@ pub struct SandboxRow {
     pub agent_version: Option<String>,
     pub agent_session: Option<String>,
     pub billed_to: Option<String>,
+    /// The agent had its key itself; else it asks its model through the gateway, or needs no key.
+    pub is_key_inside: bool,
     pub model: Option<String>,
     pub timeout: Duration,
     pub on_timeout: OnTimeout,
@@ -190,6 +192,7 @@ impl TryFrom<&Row<'_>> for SandboxRow {
             agent_version: row.get("agent_version")?,
             agent_session: row.get("agent_session")?,
             billed_to: row.get("billed_to")?,
+            is_key_inside: row.get("is_key_inside")?,
             model: row.get("model")?,
             timeout: duration(row.get("timeout_ms")?),
             on_timeout: coded(row, "on_timeout", OnTimeout::from_code)?,
@@ -467,6 +470,7 @@ pub struct Provisioned {
     pub provider_id: String,
     pub agent_version: Option<String>,
     pub billed_to: Option<String>,
+    pub is_key_inside: bool,
     pub base_commit: String,
     pub limits_enforced: bool,
 }
@@ -475,13 +479,23 @@ pub struct Provisioned {
 pub fn set_provisioned(tx: &Tx<'_>, id: SandboxId, found: &Provisioned) -> Result<(), Error> {
     tx.execute(
         "UPDATE sandboxes SET provider_id = :provider_id, agent_version = :agent_version, billed_to = :billed_to,
-            base_commit = :base_commit, limits_enforced = :limits_enforced WHERE id = :id",
+            is_key_inside = :is_key_inside, base_commit = :base_commit, limits_enforced = :limits_enforced WHERE id = :id",
         named_params! {
             ":id": id.to_string(), ":provider_id": found.provider_id, ":agent_version": found.agent_version,
-            ":billed_to": found.billed_to, ":base_commit": found.base_commit,
+            ":billed_to": found.billed_to, ":is_key_inside": found.is_key_inside, ":base_commit": found.base_commit,
             ":limits_enforced": found.limits_enforced,
         },
     )?;
+    Ok(())
+}
+
+/// Records whose key a turn has, and where, which may be another one than the turn before had.
+pub fn set_key(tx: &Tx<'_>, id: SandboxId, billed_to: Option<&str>, is_key_inside: bool) -> Result<(), Error> {
+    tx.execute(
+        "UPDATE sandboxes SET billed_to = :billed_to, is_key_inside = :is_key_inside WHERE id = :id",
+        named_params! { ":id": id.to_string(), ":billed_to": billed_to, ":is_key_inside": is_key_inside },
+    )?;
+    tx.changed(Change::Sandbox(id));
     Ok(())
 }
 

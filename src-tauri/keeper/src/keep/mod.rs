@@ -14,9 +14,10 @@ mod waker;
 use std::{
     collections::HashMap,
     fs, io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
     os::fd::OwnedFd,
     path::Path,
-    sync::mpsc::channel,
+    sync::{Arc, mpsc::channel},
     time::{Duration, Instant},
 };
 
@@ -25,8 +26,9 @@ use serde::{Deserialize, Serialize};
 use crate::{
     identity::Identity,
     platform::{self, Jail},
-    protocol::{HTTP_PROXY_PORT, KeeperRecord, Readiness, SOCKS_PROXY_PORT, StartSpec, VERSION},
-    proxy, socket, spool, sys,
+    protocol::{KeeperRecord, Readiness, StartSpec, VERSION},
+    proxy::{self, gateway::Gateway},
+    socket, spool, sys,
 };
 
 /// How long a lock is tried that somebody may only have looked at.
@@ -81,6 +83,8 @@ pub fn run() -> io::Result<()> {
         libc::setsid();
         libc::umask(0o077);
     }
+    // Keys are in this memory: should it ever fall over, they are not to lie in a file.
+    sys::limit(libc::RLIMIT_CORE, 0)?;
     sys::block(sandbox::LEAVE_SIGNALS)?;
     std::env::set_current_dir("/")?;
     let made = read_spec().and_then(|spec| match hold_lock(&spec.directory)? {
@@ -149,17 +153,25 @@ fn make(spec: StartSpec) -> io::Result<sandbox::Sandbox> {
     let (events, inbox) = channel();
     let heard = events.clone();
     let jail = Jail::start(&spec, move |news| _ = heard.send(sandbox::Event::Heard(news)))?;
-    let listeners = jail.listen(&[HTTP_PROXY_PORT, SOCKS_PROXY_PORT])?;
-    let variables = variables(&spec, &listeners)?;
-    proxy::serve(&spec, listeners)?;
+    let listeners = jail.listen(&proxy::PORTS)?;
+    let [http, socks, model] = addresses(&listeners)?;
+    let variables = variables(&spec, http, socks, model);
+    let gateway = Arc::new(Gateway::default());
+    proxy::serve(&spec, listeners, &gateway)?;
     let record = KeeperRecord { version: VERSION, keeper: Identity::own()?, init: jail.init().cloned() };
     spool::write_at_once(&directory, spool::RECORD, &serde_json::to_vec(&record)?)?;
     let server = server::start(socket::bind(&directory)?, events.clone())?;
-    sandbox::Sandbox::new(spec, jail, variables, server, (events, inbox))
+    let surroundings = sandbox::Surroundings { variables, server, gateway, gateway_port: model.port() };
+    sandbox::Sandbox::new(spec, jail, surroundings, (events, inbox))
+}
+
+fn addresses<const N: usize>(listeners: &[TcpListener]) -> io::Result<[SocketAddr; N]> {
+    let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
+    addresses.try_into().map_err(|_| io::Error::other("there is not a socket for each door"))
 }
 
 /// What every turn finds in its environment.
-fn variables(spec: &StartSpec, listeners: &[std::net::TcpListener]) -> io::Result<HashMap<String, String>> {
+fn variables(spec: &StartSpec, http: SocketAddr, socks: SocketAddr, model: SocketAddr) -> HashMap<String, String> {
     let mut variables = platform::base_variables(&spec.home);
     let mut set = |name: &str, value: &str| _ = variables.insert(name.to_owned(), value.to_owned());
     for (name, value) in [("USER", "courier"), ("LOGNAME", "courier"), ("SHELL", "/bin/sh")] {
@@ -168,17 +180,48 @@ fn variables(spec: &StartSpec, listeners: &[std::net::TcpListener]) -> io::Resul
     for (name, value) in [("LANG", "C.UTF-8"), ("TERM", "dumb"), ("NODE_USE_ENV_PROXY", "1")] {
         set(name, value);
     }
-    if let [http, socks] = listeners {
-        let http = format!("http://{}", http.local_addr()?);
-        let socks = format!("socks5h://{}", socks.local_addr()?);
-        for (name, value) in [("HTTP_PROXY", &http), ("HTTPS_PROXY", &http), ("ALL_PROXY", &socks)] {
-            set(name, value);
-            set(&name.to_lowercase(), value);
-        }
+    let (http, socks) = (format!("http://{http}"), format!("socks5h://{socks}"));
+    let direct = reached_directly(&spec.allowed_hosts, model);
+    for (name, value) in [("HTTP_PROXY", &http), ("HTTPS_PROXY", &http), ("ALL_PROXY", &socks), ("NO_PROXY", &direct)] {
+        set(name, value);
+        set(&name.to_lowercase(), value);
     }
-    // There is nothing to reach without the proxy.
-    set("NO_PROXY", "");
-    set("no_proxy", "");
     variables.extend(spec.variables.iter().cloned());
-    Ok(variables)
+    variables
+}
+
+/// What is not asked of the proxy: the sandbox's own loopback, with the gateway and whatever servers an agent starts. A
+/// name of it that the list opens means the machine's, which only the proxy reaches; the gateway stays.
+fn reached_directly(listed: &[String], model: SocketAddr) -> String {
+    let own = [IpAddr::from(Ipv4Addr::LOCALHOST).to_string(), "localhost".into(), Ipv6Addr::LOCALHOST.to_string()];
+    let means = |entry: &str, name: &str| {
+        let entry = entry.trim();
+        let bracketed = format!("[{name}]");
+        [name, &bracketed].iter().any(|host| {
+            let rest = entry.get(..host.len()).filter(|start| start.eq_ignore_ascii_case(host));
+            rest.is_some_and(|_| entry.len() == host.len() || entry[host.len()..].starts_with(':') && *host != "::1")
+        })
+    };
+    let mut direct = vec![model.to_string()];
+    direct.extend(own.into_iter().filter(|name| !listed.iter().any(|entry| means(entry, name))));
+    direct.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sandboxs_own_loopback_is_not_asked_of_the_proxy_unless_the_list_means_the_machines() {
+        let direct = |listed: &[&str]| {
+            let listed: Vec<String> = listed.iter().map(|&entry| entry.to_owned()).collect();
+            reached_directly(&listed, ([127, 0, 0, 1], 17982).into())
+        };
+        let everything = "127.0.0.1:17982,127.0.0.1,localhost,::1";
+        assert_eq!(direct(&[]), everything);
+        assert_eq!(direct(&["example.com", "127.0.0.10", "localhost.example", "*.localhost"]), everything);
+        assert_eq!(direct(&["127.0.0.1:8080", "LocalHost"]), "127.0.0.1:17982,::1");
+        assert_eq!(direct(&["[::1]:80"]), "127.0.0.1:17982,127.0.0.1,localhost");
+        assert_eq!(direct(&["::1"]), "127.0.0.1:17982,127.0.0.1,localhost");
+    }
 }

@@ -3,7 +3,10 @@
 use std::{
     collections::HashMap,
     fs, io,
-    sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender},
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender},
+    },
     time::{Duration, Instant},
 };
 
@@ -16,6 +19,7 @@ use super::{
 use crate::{
     platform::Jail,
     protocol::{EndReason, EndedRecord, OnTimeout, Refusal, Request, Response, StartSpec, StartTurn, Status},
+    proxy::gateway::{self, Gateway},
     socket, spool, sys,
 };
 
@@ -48,13 +52,21 @@ pub(super) enum Event {
     AskedToLeave,
 }
 
+/// What serves a sandbox.
+pub(super) struct Surroundings {
+    /// For every turn.
+    pub variables: HashMap<String, String>,
+    pub server: Server,
+    pub gateway: Arc<Gateway>,
+    pub gateway_port: u16,
+}
+
 /// A sandbox that is there.
 pub(super) struct Sandbox {
     spec: StartSpec,
     /// `None` once it is gone.
     jail: Option<Jail>,
-    variables: HashMap<String, String>,
-    server: Server,
+    around: Surroundings,
     events: Sender<Event>,
     inbox: Receiver<Event>,
     lifetime: Lifetime,
@@ -91,8 +103,7 @@ impl Sandbox {
     pub(super) fn new(
         spec: StartSpec,
         jail: Jail,
-        variables: HashMap<String, String>,
-        server: Server,
+        around: Surroundings,
         (events, inbox): (Sender<Event>, Receiver<Event>),
     ) -> io::Result<Self> {
         let leaving = events.clone();
@@ -106,18 +117,7 @@ impl Sandbox {
         })?;
         let lifetime = Lifetime::new(Duration::from_millis(spec.lifetime_ms), sys::steady_clock());
         let turns = HashMap::new();
-        Ok(Self {
-            spec,
-            jail: Some(jail),
-            variables,
-            server,
-            events,
-            inbox,
-            lifetime,
-            pause: Pause::Running,
-            turns,
-            ending: None,
-        })
+        Ok(Self { spec, jail: Some(jail), around, events, inbox, lifetime, pause: Pause::Running, turns, ending: None })
     }
 
     /// Serves until the sandbox is over. The jail ends with the thread that made it: this must be that thread.
@@ -194,12 +194,13 @@ impl Sandbox {
             paused_by_timeout: self.pause == Pause::ByTimeout,
             remaining_ms: u64::try_from(self.lifetime.left(sys::steady_clock()).as_millis()).unwrap_or(u64::MAX),
             limits_enforced: self.jail.as_ref().is_some_and(Jail::is_enforced),
+            gateway_port: self.around.gateway_port,
             turns: self.turns.values().map(Turn::status).collect(),
         }
     }
 
     fn start_turn(&mut self, start: StartTurn, body: Vec<u8>) -> io::Result<Response> {
-        let StartTurn { turn: id, argv, env, redact } = start;
+        let StartTurn { turn: id, argv, env, redact, gateway } = start;
         if !spool::is_turn_id(&id) {
             return Ok(refused(Refusal::Malformed, "this cannot name a turn"));
         }
@@ -209,6 +210,10 @@ impl Sandbox {
         if self.pause != Pause::Running {
             return Ok(refused(Refusal::Paused, "the sandbox is paused"));
         }
+        let model = match gateway.map(gateway::check).transpose() {
+            Ok(model) => model,
+            Err(reason) => return Ok(refused(Refusal::Malformed, &reason)),
+        };
         if !spool::claim(&self.spec.directory, &id)? {
             return Ok(Response::Started { fresh: false });
         }
@@ -218,10 +223,11 @@ impl Sandbox {
             _ = fs::remove_dir_all(&place);
         })?;
         let name = argv.first().cloned().unwrap_or_default();
-        let mut variables = self.variables.clone();
+        let mut variables = self.around.variables.clone();
         variables.extend(env);
         let directory = self.spec.workspace.to_string_lossy().into_owned();
         let program = TurnProgram { argv, env: variables.into_iter().collect(), directory };
+        self.around.gateway.set(model);
         if let Err(error) = self.jail()?.start_turn(&id, program, &pipes) {
             opening.could_not_start(&name, &error);
         }
@@ -376,7 +382,7 @@ impl Sandbox {
         for answer in ending.answers {
             _ = answer.send(Response::Done);
         }
-        self.server.say_farewell();
+        self.around.server.say_farewell();
         Ok(())
     }
 }

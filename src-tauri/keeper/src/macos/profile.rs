@@ -53,7 +53,8 @@ pub(super) fn text(spec: &StartSpec, ports: &[u16]) -> io::Result<String> {
     for place in [&spec.workspace, &spec.home] {
         add(&mut text, "file-read* file-write*", place)?;
     }
-    // Servers of its own, but of everything on the loopback, which is the whole machine's, only the proxy.
+    // Servers of its own, but of everything on the loopback, which is the whole machine's, only the proxy
+    // and the model's endpoint.
     text += "(allow network-bind network-inbound (local ip \"localhost:*\"))\n";
     for port in ports {
         writeln!(text, "(allow network-outbound (remote ip \"localhost:{port}\"))").expect("a string takes everything");

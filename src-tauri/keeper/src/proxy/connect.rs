@@ -3,10 +3,12 @@
 use std::{
     fmt, io,
     net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs},
+    sync::Arc,
     time::Duration,
 };
 
 use super::{
+    gateway::Gateway,
     neighbours,
     policy::{self, Denial, Policy, Reach},
     refusals::Refusals,
@@ -23,6 +25,7 @@ const LONGEST_HOST: usize = 255;
 pub(super) struct Outside {
     pub policy: Policy,
     pub refusals: Refusals,
+    pub gateway: Arc<Gateway>,
 }
 
 /// Why there is no connection.

@@ -3,9 +3,10 @@
 //! Init made the listening sockets inside; the keeper, outside, accepts, resolves names, decides ([`policy`]) and
 //! connects, to exactly the address it decided about. One thread per connection, a bounded number of them.
 //!
-//! The model's endpoint with a key of its own (the gateway) will be one more [`Door`].
+//! A third door is the model's endpoint ([`gateway`]): it is no way out, but leads to one place.
 
 mod connect;
+pub(crate) mod gateway;
 mod http;
 mod neighbours;
 mod policy;
@@ -24,10 +25,16 @@ use std::{
     time::Duration,
 };
 
-use self::{connect::Outside, policy::Policy, refusals::Refusals};
-use crate::{protocol::StartSpec, spool, sys};
+use self::{connect::Outside, gateway::Gateway, policy::Policy, refusals::Refusals};
+use crate::{
+    protocol::{GATEWAY_PORT, HTTP_PROXY_PORT, SOCKS_PROXY_PORT, StartSpec},
+    spool, sys,
+};
 
-/// How many connections a sandbox may have open.
+/// Where the sockets listen, in the order of the doors.
+pub(crate) const PORTS: [u16; 3] = [HTTP_PROXY_PORT, SOCKS_PROXY_PORT, GATEWAY_PORT];
+
+/// How many connections a sandbox may have open at each door: whoever downloads much does not lose its model by it.
 const MOST_CONNECTIONS: usize = 256;
 
 /// How long a client may take to say what it wants.
@@ -38,11 +45,12 @@ const GREETING_LIMIT: Duration = Duration::from_secs(30);
 enum Door {
     Http,
     Socks,
+    Model,
 }
 
 impl Door {
     /// In the order in which the sockets are handed over.
-    const ALL: [Self; 2] = [Self::Http, Self::Socks];
+    const ALL: [Self; PORTS.len()] = [Self::Http, Self::Socks, Self::Model];
 
     fn serve(self, client: TcpStream, outside: &Outside) -> io::Result<()> {
         client.set_nodelay(true)?;
@@ -51,20 +59,21 @@ impl Door {
         match self {
             Self::Http => http::serve(client, outside),
             Self::Socks => socks::serve(client, outside),
+            Self::Model => outside.gateway.serve(&client),
         }
     }
 }
 
 /// Begins to serve these sockets, one per door.
-pub(crate) fn serve(spec: &StartSpec, listeners: Vec<TcpListener>) -> io::Result<()> {
+pub(crate) fn serve(spec: &StartSpec, listeners: Vec<TcpListener>, gateway: &Arc<Gateway>) -> io::Result<()> {
     let outside = Arc::new(Outside {
         policy: Policy::new(spec.network, &spec.allowed_hosts),
         refusals: Refusals::new(spec.directory.join(spool::REFUSED)),
+        gateway: Arc::clone(gateway),
     });
-    let open = Arc::new(AtomicUsize::new(0));
     for (door, listener) in Door::ALL.into_iter().zip(listeners) {
-        let (outside, open) = (Arc::clone(&outside), Arc::clone(&open));
-        Builder::new().name("door".into()).spawn(move || accept(door, &listener, &outside, &open))?;
+        let outside = Arc::clone(&outside);
+        Builder::new().name("door".into()).spawn(move || accept(door, &listener, &outside, &Arc::default()))?;
     }
     Ok(())
 }
@@ -95,7 +104,7 @@ fn accept(door: Door, listener: &TcpListener, outside: &Arc<Outside>, open: &Arc
     }
 }
 
-/// One of the connections a sandbox may have.
+/// One of the connections a door may have.
 struct Slot(Arc<AtomicUsize>);
 
 impl Slot {

@@ -65,6 +65,7 @@ fn nothing_advances_while_paused() {
             argv: vec!["/bin/true".into()],
             env: Vec::new(),
             redact: Vec::new(),
+            gateway: None,
         }));
         assert!(matches!(refused, Response::Refused { refusal: Refusal::Paused, .. }));
         sandbox.done(&Request::Resume);

@@ -3,8 +3,10 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails, and its helpers are tests too")]
 
+mod gateway;
 mod isolation;
 mod lives;
+mod model;
 mod network;
 mod spools;
 mod support;

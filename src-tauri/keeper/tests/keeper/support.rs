@@ -17,8 +17,8 @@ use courier_keeper::{
     client,
     identity::Identity,
     protocol::{
-        EndedRecord, KeeperRecord, Network, OnTimeout, Readiness, Request, Response, StartSpec, StartTurn, Status,
-        VERSION,
+        EndedRecord, Gateway, KeeperRecord, Network, OnTimeout, Readiness, Request, Response, StartSpec, StartTurn,
+        Status, VERSION,
     },
     spool::{self, ExitRecord},
 };
@@ -51,6 +51,8 @@ pub struct Ended {
 /// A sandbox's spec, to be changed before it starts.
 pub struct Draft {
     pub spec: StartSpec,
+    /// Variables of the keeper itself.
+    environment: Vec<(&'static str, PathBuf)>,
     user: Option<u32>,
     place: TempDir,
 }
@@ -84,12 +86,19 @@ impl Draft {
             fs::create_dir(folder).unwrap();
             chown(folder, user, user).unwrap();
         }
-        Self { spec, user, place }
+        Self { spec, environment: Vec::new(), user, place }
     }
 
     /// Where the sandbox's folder lies; the sandbox itself must not see it.
     pub fn place(&self) -> &Path {
         self.place.path()
+    }
+
+    /// Makes the keeper trust the authorities of this file and no others.
+    pub fn trust(&mut self, authorities: PathBuf) {
+        let none = self.place.path().join("no-authorities");
+        fs::create_dir(&none).unwrap();
+        self.environment = vec![("SSL_CERT_FILE", authorities), ("SSL_CERT_DIR", none)];
     }
 
     pub fn start(self) -> Sandbox {
@@ -108,7 +117,7 @@ impl Draft {
         let log = fs::File::create(self.place.path().join("log")).unwrap();
         #[expect(clippy::disallowed_methods, reason = "these tests start the real keeper themselves")]
         let mut command = Command::new(&program);
-        command.arg("keep").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        command.arg("keep").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).envs(self.environment.clone());
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
@@ -180,12 +189,23 @@ impl Sandbox {
     }
 
     pub fn begin_with(&self, script: &str, env: &[(&str, &str)], redact: &[&str]) -> String {
+        self.begin_at_model(script, env, redact, None)
+    }
+
+    pub fn begin_at_model(
+        &self,
+        script: &str,
+        env: &[(&str, &str)],
+        redact: &[&str],
+        gateway: Option<Gateway>,
+    ) -> String {
         let turn = format!("turn-{}", self.turns.fetch_add(1, Ordering::Relaxed));
         let start = StartTurn {
             turn: turn.clone(),
             argv: vec!["/bin/sh".into(), "-c".into(), script.into()],
             env: env.iter().map(|&(name, value)| (name.into(), value.into())).collect(),
             redact: redact.iter().map(|&secret| secret.into()).collect(),
+            gateway,
         };
         let response = self.ask(&Request::StartTurn(start));
         assert!(matches!(response, Response::Started { fresh: true }), "{response:?}");

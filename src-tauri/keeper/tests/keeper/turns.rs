@@ -8,7 +8,7 @@ use crate::support::{Draft, Sandbox, as_both_users, wait_for};
 
 fn start(turn: &str, argv: &[&str]) -> Request {
     let argv = argv.iter().map(|&word| word.to_owned()).collect();
-    Request::StartTurn(StartTurn { turn: turn.into(), argv, env: Vec::new(), redact: Vec::new() })
+    Request::StartTurn(StartTurn { turn: turn.into(), argv, env: Vec::new(), redact: Vec::new(), gateway: None })
 }
 
 #[test]

@@ -86,6 +86,8 @@ export type Agent = {
 	isInstalled: boolean,
 	version: string | null,
 	billedTo: string | null,
+	/**  It would have its key itself; else the key stays outside, or none is needed. */
+	isKeyInside: boolean,
 	problem: string | null,
 };
 
@@ -331,6 +333,8 @@ export type SandboxDetails = {
 	agentName: string,
 	agentVersion: string | null,
 	billedTo: string | null,
+	/**  The agent has its key itself; else the key stays outside, or none is needed. */
+	isKeyInside: boolean,
 	timeoutMinutes: number,
 	onTimeout: OnTimeout,
 	memoryMb: number,

@@ -189,6 +189,10 @@ pub(super) fn retry(line: &Line<'_>, at: Timestamp) -> (String, Option<Timestamp
         Some(ErrorKind::RejectedKey | ErrorKind::MissingKey) => "The key was refused",
         Some(ErrorKind::RateLimited) => "The rate limit is reached",
         Some(ErrorKind::Overloaded) if line.error_status == Some(529) => "The model is overloaded",
+        // Said by whoever stands before the service: the gateway most of all.
+        Some(ErrorKind::Overloaded) if matches!(line.error_status, Some(502 | 504)) => {
+            "The model's service could not be reached"
+        }
         Some(ErrorKind::Overloaded) => "The model's service failed",
         _ if line.error_status.is_none() => "The model's service could not be reached",
         _ => "The model's service refused the request",

@@ -24,7 +24,8 @@ use std::{
 use async_trait::async_trait;
 use courier_keeper::{
     protocol::{
-        EndReason, EndedRecord, Network, OnTimeout as KeeperOnTimeout, Request, Response, StartSpec, StartTurn, VERSION,
+        EndReason, EndedRecord, Gateway as KeeperGateway, KeyHeader as KeeperKeyHeader, Network,
+        OnTimeout as KeeperOnTimeout, Request, Response, StartSpec, StartTurn, VERSION,
     },
     spool,
 };
@@ -32,10 +33,10 @@ use tokio::sync::OnceCell;
 
 pub use self::jail::{Jail, probe};
 use super::{
-    Error, Follower, Limits, Offsets, Output, Presence, Provider, ProviderId, Provision, TurnSignal, TurnSpec,
+    Error, Follower, Gateway, Limits, Offsets, Output, Presence, Provider, ProviderId, Provision, TurnSignal, TurnSpec,
 };
 use crate::{
-    agent::{EnvValue, Process},
+    agent::{EnvValue, KeyHeader, Process},
     model::{NetworkMode, OnTimeout, ProviderKind, SandboxId, TurnId},
 };
 
@@ -112,6 +113,17 @@ impl Provider for Local {
         ProviderKind::Local
     }
 
+    fn has_gateway(&self) -> bool {
+        true
+    }
+
+    async fn gateway_address(&self, id: &ProviderId) -> Result<String, Error> {
+        match self.ask(id, Request::Status).await? {
+            Response::Status(status) => Ok(format!("http://127.0.0.1:{}", status.gateway_port)),
+            other => Err(keeper::unexpected(other)),
+        }
+    }
+
     async fn provision(&self, spec: &Provision) -> Result<ProviderId, Error> {
         let directory = self.directory(spec.sandbox);
         if spec.directory != directory {
@@ -162,7 +174,7 @@ impl Provider for Local {
             return Ok(());
         }
         let secrets = turn.redact.iter().map(|secret| secret.expose().to_owned());
-        self.start(id, turn.turn.to_string(), &turn.process, secrets.collect()).await
+        self.start(id, turn.turn.to_string(), &turn.process, secrets.collect(), turn.gateway.as_ref()).await
     }
 
     async fn is_started(&self, id: &ProviderId, turn: TurnId) -> Result<bool, Error> {
@@ -199,7 +211,14 @@ impl Provider for Local {
 }
 
 impl Local {
-    async fn start(&self, id: &ProviderId, turn: String, process: &Process, secrets: Vec<String>) -> Result<(), Error> {
+    async fn start(
+        &self,
+        id: &ProviderId,
+        turn: String,
+        process: &Process,
+        secrets: Vec<String>,
+        gateway: Option<&Gateway>,
+    ) -> Result<(), Error> {
         let mut redact = secrets;
         let mut variable = |(name, value): &(String, EnvValue)| match value {
             EnvValue::Plain(value) => (name.clone(), value.clone()),
@@ -209,7 +228,16 @@ impl Local {
             }
         };
         let env = process.env.iter().map(&mut variable).collect();
-        let request = Request::StartTurn(StartTurn { turn, argv: process.argv.clone(), env, redact });
+        let gateway = gateway.map(|gateway| KeeperGateway {
+            upstream: gateway.upstream.clone(),
+            header: match gateway.header {
+                KeyHeader::XApiKey => KeeperKeyHeader::XApiKey,
+                KeyHeader::Bearer => KeeperKeyHeader::Bearer,
+            },
+            key: gateway.key.expose().to_owned(),
+            token: gateway.token.clone(),
+        });
+        let request = Request::StartTurn(StartTurn { turn, argv: process.argv.clone(), env, redact, gateway });
         match keeper::ask(self.find(id)?, request, process.stdin.clone()).await? {
             Response::Started { .. } => Ok(()),
             other => Err(keeper::unexpected(other)),

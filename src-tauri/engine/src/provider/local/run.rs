@@ -24,7 +24,7 @@ pub(super) async fn run(
 ) -> Result<Output, Error> {
     let turn = format!("run-{name}");
     let directory = local.find(id)?;
-    local.start(id, turn.clone(), process, Vec::new()).await?;
+    local.start(id, turn.clone(), process, Vec::new(), None).await?;
     match tokio::time::timeout(limit, collect(local, directory, turn.clone())).await {
         Ok(output) => output,
         Err(_) => {

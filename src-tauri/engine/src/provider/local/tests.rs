@@ -73,7 +73,7 @@ fn process(script: &str, env: Vec<(String, EnvValue)>, stdin: &[u8]) -> Process 
 }
 
 fn turn(script: &str) -> TurnSpec {
-    TurnSpec { turn: TurnId::fresh(), process: process(script, Vec::new(), b""), redact: Vec::new() }
+    TurnSpec { turn: TurnId::fresh(), process: process(script, Vec::new(), b""), redact: Vec::new(), gateway: None }
 }
 
 async fn printed(follower: &mut Box<dyn Follower>, text: &str) {
@@ -99,6 +99,7 @@ async fn a_sandbox_from_its_making_to_its_end_and_again() {
         turn: TurnId::fresh(),
         process: process("cat; echo $PROJECT $KEY; echo oops >&2; exit 4", env, b"the prompt, "),
         redact: Vec::new(),
+        gateway: None,
     };
     assert!(!local.is_started(&id, first.turn).await.unwrap());
     local.start_turn(&id, &first).await.unwrap();

@@ -40,7 +40,7 @@ export const sandboxes = (): Sandbox[] => [
 
 export function details(of: Sandbox): SandboxDetails {
   return {
-    sandbox: of, agentName: of.agent === "shell" ? "Shell" : "Claude Code", agentVersion: of.agent === "shell" ? null : "2.1.4", billedTo: of.agent === "shell" ? null : "Anthropic key, …x7Qd",
+    sandbox: of, agentName: of.agent === "shell" ? "Shell" : "Claude Code", agentVersion: of.agent === "shell" ? null : "2.1.4", billedTo: of.agent === "shell" ? null : "Anthropic key, …x7Qd", isKeyInside: false,
     timeoutMinutes: 25, onTimeout: "kill", memoryMb: 1024, cpus: 2, limitsEnforced: true, network: "listed", allowedHosts: ["api.anthropic.com", "github.com", "registry.example.org", "packages.example.org"],
     variables: ["DATABASE_URL", "LOG_LEVEL"], origin: "standalone", parent: null, repository: "example/harbor-api", baseBranch: "main", baseCommit: "4be19c2f0d6e1f7a", branch: "courier/retry-backoff",
     workspace: "/home/mara/.local/share/codecourier/sandboxes/0192f1c4/workspace", runningMs: 12 * MINUTE + 51_000, pausedMs: 80_000, turns: 3,
@@ -56,9 +56,9 @@ export function details(of: Sandbox): SandboxDetails {
 }
 
 export const agents = (): Agent[] => [
-  { kind: "claude", name: "Claude Code", models: [{ id: "claude-sonnet-4-5", name: "Sonnet 4.5" }, { id: "claude-opus-4-5", name: "Opus 4.5" }, { id: "claude-haiku-4-5", name: "Haiku 4.5" }], defaultModel: "claude-sonnet-4-5", needsKey: true, isInstalled: true, version: "2.1.4", billedTo: "Anthropic key, …x7Qd", problem: null },
-  { kind: "codex", name: "Codex", models: [], defaultModel: null, needsKey: true, isInstalled: false, version: null, billedTo: null, problem: "Codex was not found on this computer." },
-  { kind: "shell", name: "Shell", models: [], defaultModel: null, needsKey: false, isInstalled: true, version: null, billedTo: null, problem: null },
+  { kind: "claude", name: "Claude Code", models: [{ id: "claude-sonnet-4-5", name: "Sonnet 4.5" }, { id: "claude-opus-4-5", name: "Opus 4.5" }, { id: "claude-haiku-4-5", name: "Haiku 4.5" }], defaultModel: "claude-sonnet-4-5", needsKey: true, isInstalled: true, version: "2.1.4", billedTo: "Anthropic key, …x7Qd", isKeyInside: false, problem: null },
+  { kind: "codex", name: "Codex", models: [], defaultModel: null, needsKey: true, isInstalled: false, version: null, billedTo: null, isKeyInside: false, problem: "Codex was not found on this computer." },
+  { kind: "shell", name: "Shell", models: [], defaultModel: null, needsKey: false, isInstalled: true, version: null, billedTo: null, isKeyInside: false, problem: null },
 ];
 
 export const credentials = (): Credential[] => [
