@@ -104,6 +104,21 @@ impl Turn {
         }
     }
 
+    pub(super) fn id(&self) -> Option<TurnId> {
+        self.row().map(|row| row.id)
+    }
+
+    /// The clock was set: its start is moved along.
+    pub(super) fn move_start(&mut self, millis: i64) {
+        match self {
+            Self::None => {}
+            Self::Starting(row) => row.started_at = row.started_at.moved_by(millis),
+            Self::Open(reading) => {
+                reading.ingest.turn.started_at = reading.ingest.turn.started_at.moved_by(millis);
+            }
+        }
+    }
+
     fn row(&self) -> Option<&TurnRow> {
         match self {
             Self::None => None,
@@ -219,6 +234,7 @@ impl Actor {
                 let is_interrupted = ingest.turn.is_interrupted;
                 let follower = FollowerSlot(Some(started.follower));
                 self.turn = Turn::Open(Box::new(Reading { ingest, follower, flush_at: None }));
+                self.heard_at = self.around.clock.steady();
                 if is_interrupted {
                     self.signal(TurnSignal::Interrupt);
                 }

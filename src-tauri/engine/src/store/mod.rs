@@ -6,6 +6,7 @@
 //! database never disagree.
 
 mod feed;
+mod health;
 pub(crate) mod items;
 pub(crate) mod jobs;
 pub(crate) mod log;
@@ -52,9 +53,15 @@ pub enum Error {
     /// A newer version of the app has written the file.
     #[error("the database was written by a newer version (schema {found}, this version knows {known})")]
     Newer { found: i64, known: i64 },
-    /// The file is not a database, or was cut short.
-    #[error("the database at {path} is damaged: {source}")]
-    Damaged { path: PathBuf, source: rusqlite::Error },
+    /// The file is not a database, was cut short, or does not hold what it held. `path` is empty where it shows in use.
+    #[error("the database{} is damaged: {cause}", at(path))]
+    Damaged { path: PathBuf, cause: String },
+    /// The file, or the folder it lies in, cannot be written.
+    #[error("the database cannot be written")]
+    ReadOnly,
+    /// The disk or the folder is not there any more, or fails.
+    #[error("the disk does not give or take the database: {0}")]
+    Disk(rusqlite::Error),
     /// No space left.
     #[error("the disk is full")]
     DiskFull,
@@ -81,10 +88,24 @@ impl From<rusqlite::Error> for Error {
         match error.sqlite_error_code() {
             Some(Code::DatabaseBusy | Code::DatabaseLocked) => Self::Busy,
             Some(Code::DiskFull) => Self::DiskFull,
-            Some(Code::DatabaseCorrupt | Code::NotADatabase) => Self::Damaged { path: PathBuf::new(), source: error },
+            Some(Code::DatabaseCorrupt | Code::NotADatabase) => {
+                Self::Damaged { path: PathBuf::new(), cause: error.to_string() }
+            }
+            Some(Code::ReadOnly) => Self::ReadOnly,
+            // The index of the write-ahead log could not grow.
+            Some(Code::SystemIoFailure) if extended(&error) == rusqlite::ffi::SQLITE_IOERR_SHMSIZE => Self::DiskFull,
+            Some(Code::SystemIoFailure | Code::CannotOpen) => Self::Disk(error),
             _ => Self::Sqlite(error),
         }
     }
+}
+
+fn extended(error: &rusqlite::Error) -> i32 {
+    error.sqlite_error().map_or(0, |error| error.extended_code)
+}
+
+fn at(path: &Path) -> String {
+    if path.as_os_str().is_empty() { String::new() } else { format!(" at {}", path.display()) }
 }
 
 type AfterCommit = Box<dyn FnOnce(&Feed) + Send>;
@@ -149,10 +170,12 @@ impl Store {
     /// `Newer`, `Damaged`, `Busy`, `DiskFull`, `Migration` or `Io`; the file is left as it was found.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let name_path = |error: Error| match error {
-            Error::Damaged { source, .. } => Error::Damaged { path: path.to_owned(), source },
+            Error::Damaged { cause, .. } => Error::Damaged { path: path.to_owned(), cause },
             other => other,
         };
+        health::look_before(path)?;
         let mut writer = connect(path, OpenFlags::default()).map_err(name_path)?;
+        health::check(&writer, path).map_err(name_path)?;
         migrations::run(&mut writer, path).map_err(name_path)?;
         let idle = (0..READERS)
             .map(|_| connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX))
@@ -206,6 +229,18 @@ impl Store {
         });
         self.jobs.send(job).map_err(|_| Error::Closed)?;
         answer.await.map_err(|_| Error::Closed)?
+    }
+
+    /// Whether the database takes writes: it is given one that changes nothing.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub async fn probe(&self) -> Result<(), Error> {
+        self.write(|tx| {
+            let version: i64 = tx.pragma_query_value(None, "user_version", |row| row.get(0))?;
+            Ok(tx.pragma_update(None, "user_version", version)?)
+        })
+        .await
     }
 
     /// Runs `work` on a read connection.

@@ -32,8 +32,9 @@ const TURN_GRACE: Duration = Duration::from_secs(5);
 /// How long the turns' exits may take to be written once everything is killed. Longer only if the disk is full.
 const SETTLE_LIMIT: Duration = Duration::from_secs(10);
 
-/// The longest sleep: how late a time-out can come after the machine slept.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// The longest sleep: how late a time-out can come after the machine slept, and how long a keeper goes on whose folder
+/// was deleted.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// What the sandbox hears.
 #[derive(Debug)]
@@ -51,6 +52,8 @@ pub(super) enum Event {
 /// A sandbox that is there.
 pub(super) struct Sandbox {
     spec: StartSpec,
+    /// The keeper's life, as others see it.
+    lock: fs::File,
     /// `None` once it is gone.
     jail: Option<Jail>,
     variables: HashMap<String, String>,
@@ -90,6 +93,7 @@ enum Stage {
 impl Sandbox {
     pub(super) fn new(
         spec: StartSpec,
+        lock: fs::File,
         jail: Jail,
         variables: HashMap<String, String>,
         server: Server,
@@ -108,6 +112,7 @@ impl Sandbox {
         let turns = HashMap::new();
         Ok(Self {
             spec,
+            lock,
             jail: Some(jail),
             variables,
             server,
@@ -129,6 +134,7 @@ impl Sandbox {
                 Err(RecvTimeoutError::Disconnected) => unreachable!("the sandbox holds a sender itself"),
             }
             self.look_at_the_time();
+            self.look_at_the_folder();
             if self.is_settled() {
                 return self.finish();
             }
@@ -336,6 +342,14 @@ impl Sandbox {
                     self.begin_ending(EndReason::TimedOut);
                 }
             }
+        }
+    }
+
+    /// Where the sandbox's folder was deleted nobody can find it any more: it must not live on unseen.
+    fn look_at_the_folder(&mut self) {
+        if self.ending.is_none() && !spool::is_in_place(&self.lock, &self.spec.directory) {
+            sys::note("the sandbox's folder was deleted from outside");
+            self.begin_ending(EndReason::Terminated);
         }
     }
 
