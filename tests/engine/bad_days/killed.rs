@@ -1,0 +1,159 @@
+//! Processes are killed from outside, as by a system without memory.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+
+use courier_engine::{
+    engine::{NewSandbox, SendHow},
+    model::{AgentKind, ErrorKind, Item, SandboxId, Status},
+    secrets::{CredentialKind, Secret},
+    settings::Settings,
+};
+use courier_keeper::{identity::Identity, protocol::KeeperRecord, spool};
+use courier_test_support::processes::{self, Process};
+
+use super::{counted, eventually, is, nothing_runs, printed_by, script};
+use crate::world::World;
+
+const KILL: i32 = 9;
+
+fn record(world: &World, id: SandboxId) -> KeeperRecord {
+    let folder = world.home.path().join("sandboxes").join(id.to_string());
+    serde_json::from_slice(&fs::read(folder.join(spool::RECORD)).unwrap()).unwrap()
+}
+
+/// What the sandbox's init has started.
+fn inside(record: &KeeperRecord) -> Vec<Process> {
+    processes::descendants(record.init.as_ref().unwrap().pid.unsigned_abs())
+}
+
+/// bubblewrap's own process, between keeper and init.
+fn bubblewrap(record: &KeeperRecord) -> Vec<Process> {
+    let all = processes::descendants(record.keeper.pid.unsigned_abs());
+    all.into_iter().filter(|process| process.command.contains("bwrap")).collect()
+}
+
+const BUSY: &str = "echo ready; while :; do sleep 0.05; done";
+
+#[tokio::test]
+async fn an_agent_that_is_killed_has_crashed_and_the_sandbox_goes_on() {
+    let world = World::on_this_machine().await;
+    let id = script(&world, BUSY, "ready").await;
+    inside(&record(&world, id)).iter().for_each(processes::kill);
+    world.until(id, |row| !row.is_working).await;
+    let items = world.items(id).await;
+    assert!(items.iter().any(|item| matches!(item, Item::Error { error: ErrorKind::Crashed, .. })), "{items:?}");
+    world.engine.sandbox_send(id, "echo still here", SendHow::Queue).await.unwrap();
+    printed_by(&world, id, "still here").await;
+    world.engine.sandbox_stop(id).await.unwrap();
+    world.until(id, is(Status::Killed)).await;
+    nothing_runs(id).await;
+}
+
+#[tokio::test]
+async fn whichever_of_its_own_processes_is_killed_a_sandbox_ends_whole() {
+    let world = World::on_this_machine().await;
+    let kill = |identity: &Identity| assert!(identity.signal(KILL).unwrap());
+    for victim in ["init", "bubblewrap", "keeper", "all"] {
+        let id = script(&world, BUSY, "ready").await;
+        let record = record(&world, id);
+        let init = record.init.as_ref().unwrap();
+        match victim {
+            "init" => kill(init),
+            "bubblewrap" => {
+                let found = bubblewrap(&record);
+                // Where init is bubblewrap's own first process, there is no other.
+                if found.is_empty() { kill(init) } else { found.iter().for_each(processes::kill) }
+            }
+            "keeper" => kill(&record.keeper),
+            _ => {
+                let all = processes::mentioning(&id.to_string());
+                all.iter().chain(&inside(&record)).for_each(processes::kill);
+            }
+        }
+        let row = world.until(id, |row| !row.lifecycle.status.is_live()).await;
+        assert_eq!(row.lifecycle.status, Status::Killed, "{victim}: {row:?}");
+        assert!(row.is_unsaved && !row.is_working, "{victim}: a turn was open, and is not any more");
+        assert_eq!(world.log(id).await, b"ready\n", "{victim}: what was printed is kept");
+        nothing_runs(id).await;
+    }
+    counted(&world.engine, 0).await;
+}
+
+/// Stands in for the agent's program.
+fn install(path: &Path, turn: &str) {
+    let text = format!("#!/bin/bash\nif [ \"$1\" = --version ]; then echo \"2.1.332 (Claude Code)\"; exit; fi\n{turn}\n");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    // As an update does it: another file in its place.
+    let draft = path.with_extension("new");
+    fs::write(&draft, text).unwrap();
+    fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::rename(&draft, path).unwrap();
+}
+
+const ANSWER: &str = r#"echo '{"type":"result","subtype":"success","is_error":false,"num_turns":1,"result":"done","session_id":"s","usage":{"input_tokens":1,"output_tokens":1}}'"#;
+
+async fn claude(world: &World, turn: &str) -> (std::path::PathBuf, SandboxId) {
+    let program = world.home.path().join("programs/claude");
+    install(&program, turn);
+    let claude_path = Some(program.display().to_string());
+    world.engine.settings_set(Settings { claude_path, ..Settings::default() }).await.unwrap();
+    let key = Secret::new("sk-ant-api03-not-a-key-0123456789");
+    world.engine.credential_set(CredentialKind::AnthropicKey, key, true).await.unwrap();
+    let project = world.project().await;
+    let id = world.engine.sandbox_create(NewSandbox::of(project, AgentKind::Claude, "hello")).await.unwrap().id;
+    (program, id)
+}
+
+async fn errors(world: &World, id: SandboxId) -> Vec<(ErrorKind, String)> {
+    let error = |item| match item {
+        Item::Error { error, message, .. } => Some((error, message)),
+        _ => None,
+    };
+    world.items(id).await.into_iter().filter_map(error).collect()
+}
+
+#[tokio::test]
+async fn a_program_that_was_updated_or_removed_between_turns() {
+    let world = World::on_this_machine().await;
+    let (program, id) = claude(&world, &format!("echo first >&2\n{ANSWER}")).await;
+    world.until(id, |row| row.lifecycle.status == Status::Running && !row.is_working && row.queued == 0).await;
+    install(&program, &format!("echo second >&2\n{ANSWER}"));
+    world.engine.sandbox_send(id, "again", SendHow::Queue).await.unwrap();
+    printed_by(&world, id, "second").await;
+    world.until(id, |row| !row.is_working).await;
+    assert!(errors(&world, id).await.is_empty(), "an update changes nothing");
+
+    fs::remove_file(&program).unwrap();
+    world.engine.sandbox_send(id, "once more", SendHow::Queue).await.unwrap();
+    eventually("the turn's failure", async || (!errors(&world, id).await.is_empty()).then_some(())).await;
+    let (kind, words) = errors(&world, id).await.remove(0);
+    assert_eq!(kind, ErrorKind::MissingCli, "{words}");
+    let row = world.engine.sandbox_get(id).await.unwrap();
+    assert_eq!(row.lifecycle.status, Status::Running, "the sandbox goes on");
+
+    install(&program, &format!("echo third >&2\n{ANSWER}"));
+    world.engine.sandbox_send(id, "and now", SendHow::Queue).await.unwrap();
+    printed_by(&world, id, "third").await;
+    world.engine.sandbox_stop(id).await.unwrap();
+    world.until(id, is(Status::Killed)).await;
+    nothing_runs(id).await;
+}
+
+#[tokio::test]
+async fn a_program_that_hangs_as_it_starts_can_be_interrupted_and_stopped() {
+    let world = World::on_this_machine().await;
+    let (_, id) = claude(&world, "trap '' TERM; while :; do sleep 0.05; done").await;
+    world.until(id, |row| row.is_working).await;
+    eventually("its process", async || {
+        let folder = world.home.path().join("sandboxes").join(id.to_string()).join(spool::RECORD);
+        let is_there = folder.exists() && !inside(&record(&world, id)).is_empty();
+        is_there.then_some(())
+    })
+    .await;
+    world.engine.sandbox_interrupt(id).await.unwrap();
+    world.until(id, |row| !row.is_working).await;
+    assert!(matches!(errors(&world, id).await.as_slice(), [(ErrorKind::Interrupted, _)]));
+    world.engine.sandbox_stop(id).await.unwrap();
+    world.until(id, is(Status::Killed)).await;
+    nothing_runs(id).await;
+}
