@@ -89,7 +89,10 @@ async fn used() -> TempDir {
     world.until(id, |row| !row.is_working).await;
     world.engine.sandbox_stop(id).await.unwrap();
     world.until(id, is(Status::Killed)).await;
-    world.close().await
+    let home = world.close().await;
+    let own = Connection::open(home.path().join("courier.db")).unwrap();
+    own.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    home
 }
 
 async fn open(home: &Path) -> Result<Engine, courier_engine::engine::Error> {
@@ -125,10 +128,10 @@ async fn damage_is_named_and_the_file_left_alone() {
         let before = fs::read(&file).ok();
         let error = refused(open(home.path()).await, Code::DatabaseDamaged);
         assert!(error.to_string().contains(&file.display().to_string()), "{name}: {error} says where");
-        assert_eq!(fs::read(&file).ok(), before, "{name}: it is left as it was");
+        assert!(fs::read(&file).ok() == before, "{name}: it is left as it was");
         let listed = courier(home.path(), &["sandbox", "list"]);
         assert!(listed.contains("damaged") && listed.contains("Nothing was changed"), "{name}: {listed}");
-        assert_eq!(fs::read(&file).ok(), before, "{name}: also by the command line");
+        assert!(fs::read(&file).ok() == before, "{name}: also by the command line");
     }
 }
 

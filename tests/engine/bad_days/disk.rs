@@ -70,12 +70,12 @@ const LONG: std::time::Duration = std::time::Duration::from_secs(60);
 
 #[tokio::test]
 async fn what_the_database_could_not_take_is_read_again() {
-    on_a_small_disk!(what_the_database_could_not_take_is_read_again, 16);
+    on_a_small_disk!(what_the_database_could_not_take_is_read_again, 96);
     let mut world = World::new().await;
     let (id, turn) = world.running("work").await;
     let ballast = Ballast::all_but(world.home.path(), 0);
     let mut expected = Vec::new();
-    for number in 0..40_000 {
+    for number in 0..20_000 {
         let line = format!("line {number} is long enough to fill what room there is\n");
         world.provider.print(turn, line.as_bytes());
         expected.extend(line.into_bytes());
@@ -86,7 +86,7 @@ async fn what_the_database_could_not_take_is_read_again() {
     eventually("the whole output", async || (world.log(id).await == expected).then_some(())).await;
     // And with a restart in between.
     let ballast = Ballast::all_but(world.home.path(), 0);
-    for number in 0..40_000 {
+    for number in 0..20_000 {
         let line = format!("and line {number} is long enough to fill what room there is\n");
         world.provider.print(turn, line.as_bytes());
         expected.extend(line.into_bytes());

@@ -79,29 +79,29 @@ async fn whichever_of_its_own_processes_is_killed_a_sandbox_ends_whole() {
     counted(&world.engine, 0).await;
 }
 
-/// Stands in for the agent's program.
-fn install(path: &Path, turn: &str) {
+/// Stands in for the agent's program, as it updates itself: each version a file, and a link to the newest.
+fn install(place: &Path, version: u32, turn: &str) {
     let text = format!("#!/bin/bash\nif [ \"$1\" = --version ]; then echo \"2.1.332 (Claude Code)\"; exit; fi\n{turn}\n");
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    // As an update does it: another file in its place.
-    let draft = path.with_extension("new");
-    fs::write(&draft, text).unwrap();
-    fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).unwrap();
-    fs::rename(&draft, path).unwrap();
+    fs::create_dir_all(place.join("versions")).unwrap();
+    let file = place.join(format!("versions/2.1.{version}"));
+    fs::write(&file, text).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    _ = fs::remove_file(place.join("claude"));
+    std::os::unix::fs::symlink(file, place.join("claude")).unwrap();
 }
 
 const ANSWER: &str = r#"echo '{"type":"result","subtype":"success","is_error":false,"num_turns":1,"result":"done","session_id":"s","usage":{"input_tokens":1,"output_tokens":1}}'"#;
 
 async fn claude(world: &World, turn: &str) -> (std::path::PathBuf, SandboxId) {
-    let program = world.home.path().join("programs/claude");
-    install(&program, turn);
-    let claude_path = Some(program.display().to_string());
+    let programs = world.home.path().join("programs");
+    install(&programs, 1, turn);
+    let claude_path = Some(programs.join("claude").display().to_string());
     world.engine.settings_set(Settings { claude_path, ..Settings::default() }).await.unwrap();
     let key = Secret::new("sk-ant-api03-not-a-key-0123456789");
     world.engine.credential_set(CredentialKind::AnthropicKey, key, true).await.unwrap();
     let project = world.project().await;
     let id = world.engine.sandbox_create(NewSandbox::of(project, AgentKind::Claude, "hello")).await.unwrap().id;
-    (program, id)
+    (programs, id)
 }
 
 async fn errors(world: &World, id: SandboxId) -> Vec<(ErrorKind, String)> {
@@ -112,28 +112,39 @@ async fn errors(world: &World, id: SandboxId) -> Vec<(ErrorKind, String)> {
     world.items(id).await.into_iter().filter_map(error).collect()
 }
 
-#[tokio::test]
-async fn a_program_that_was_updated_or_removed_between_turns() {
-    let world = World::on_this_machine().await;
-    let (program, id) = claude(&world, &format!("echo first >&2\n{ANSWER}")).await;
-    world.until(id, |row| row.lifecycle.status == Status::Running && !row.is_working && row.queued == 0).await;
-    install(&program, &format!("echo second >&2\n{ANSWER}"));
-    world.engine.sandbox_send(id, "again", SendHow::Queue).await.unwrap();
-    printed_by(&world, id, "second").await;
-    world.until(id, |row| !row.is_working).await;
-    assert!(errors(&world, id).await.is_empty(), "an update changes nothing");
+/// Sends a message, and returns why its turn failed.
+async fn failure(world: &World, id: SandboxId, prompt: &str) -> (ErrorKind, String) {
+    let before = errors(world, id).await.len();
+    world.engine.sandbox_send(id, prompt, SendHow::Queue).await.unwrap();
+    eventually("the turn's failure", async || errors(world, id).await.get(before).cloned()).await
+}
 
-    fs::remove_file(&program).unwrap();
-    world.engine.sandbox_send(id, "once more", SendHow::Queue).await.unwrap();
-    eventually("the turn's failure", async || (!errors(&world, id).await.is_empty()).then_some(())).await;
-    let (kind, words) = errors(&world, id).await.remove(0);
-    assert_eq!(kind, ErrorKind::MissingCli, "{words}");
-    let row = world.engine.sandbox_get(id).await.unwrap();
+#[tokio::test]
+async fn a_program_that_was_updated_or_removed_between_turns_is_named() {
+    let world = World::on_this_machine().await;
+    let turn = |words: &str| format!("echo {words} >&2\n{ANSWER}");
+    let (programs, id) = claude(&world, &turn("first")).await;
+    world.until(id, |row| row.lifecycle.status == Status::Running && !row.is_working && row.queued == 0).await;
+
+    install(&programs, 2, &turn("second"));
+    let (kind, words) = failure(&world, id, "after the update").await;
+    assert_eq!(kind, ErrorKind::MissingCli);
+    assert!(words.contains("if it was updated since, run the sandbox again"), "{words}");
+
+    fs::remove_file(programs.join("claude")).unwrap();
+    let (kind, words) = failure(&world, id, "after the removal").await;
+    assert_eq!(kind, ErrorKind::MissingCli);
+    assert!(words.contains("was not found"), "{words}");
+    let row = world.until(id, |row| !row.is_working).await;
     assert_eq!(row.lifecycle.status, Status::Running, "the sandbox goes on");
 
-    install(&program, &format!("echo third >&2\n{ANSWER}"));
-    world.engine.sandbox_send(id, "and now", SendHow::Queue).await.unwrap();
-    printed_by(&world, id, "third").await;
+    install(&programs, 1, &turn("first"));
+    world.engine.sandbox_send(id, "as it was", SendHow::Queue).await.unwrap();
+    eventually("an answer", async || {
+        let log = world.log(id).await;
+        (String::from_utf8_lossy(&log).matches("first").count() == 2).then_some(())
+    })
+    .await;
     world.engine.sandbox_stop(id).await.unwrap();
     world.until(id, is(Status::Killed)).await;
     nothing_runs(id).await;

@@ -126,7 +126,7 @@ pub(crate) fn stored_remedy(error: &store::Error) -> (Code, &'static str) {
     use std::io::ErrorKind as Io;
     use store::Error as E;
     const ROOM: &str = "Make room on the disk, then try again; nothing that was stored is lost.";
-    const FOLDER: &str = "See that the data folder is there and that you may write in it, then try again.";
+    const FOLDER: &str = "See that the data folder is there and that you may write in it, then start again.";
     match error {
         E::Busy => (Code::DatabaseBusy, "Close what holds it, or wait a moment and try again."),
         E::Newer { .. } => {
@@ -139,7 +139,7 @@ pub(crate) fn stored_remedy(error: &store::Error) -> (Code, &'static str) {
         ),
         E::DiskFull => (Code::DiskFull, ROOM),
         E::Io { source, .. } if matches!(source.kind(), Io::StorageFull | Io::QuotaExceeded) => (Code::DiskFull, ROOM),
-        E::Io { .. } | E::ReadOnly | E::Disk(_) => (Code::DataFolder, FOLDER),
+        E::Io { .. } | E::ReadOnly | E::Moved | E::Disk(_) => (Code::DataFolder, FOLDER),
         E::NotFound(_) => (Code::NotFound, ""),
         E::Closed => (Code::ShuttingDown, ""),
         E::Migration(_) => (Code::Internal, "The file is as it was; the version before still opens it."),

@@ -91,6 +91,8 @@ pub(super) struct Actor {
     /// A sandbox is being made or revived. Cancelled, that stops at the next safe point and still reports back: only
     /// then is it known what there is to destroy.
     pub(super) making: Option<CancellationToken>,
+    /// The last turn did not end by itself: its sandbox may be gone, and took work with it.
+    pub(super) was_cut_off: bool,
     /// A stop was asked for that is not recorded.
     pub(super) owes_stop: bool,
     /// When the open turn last printed something, by the steady clock.
@@ -144,6 +146,7 @@ impl Actor {
             expiry: None,
             is_checking: false,
             making: None,
+            was_cut_off: false,
             owes_stop,
             heard_at,
             is_examining: false,
@@ -161,9 +164,9 @@ impl Actor {
 
     pub(super) async fn run(&mut self) -> Result<(), store::Error> {
         let id = self.row.id;
+        self.clock_moved = self.around.clocks.settle(&self.around.store).await?;
         // The row this owner was given may be of a moment ago.
         self.row = self.around.store.read(move |connection| sandboxes::get(connection, id)).await?;
-        self.clock_moved = self.around.clocks.settle(&self.around.store).await?;
         if self.owes_stop {
             self.record_owed_stop().await?;
         }
@@ -254,6 +257,10 @@ impl Actor {
             Err(illegal) => (Err(Error::from(illegal)), None),
             Ok(_) => match self.happen(event, None).await {
                 Ok(()) => (Ok(()), None),
+                Err(error) if event == Event::StopRequested => {
+                    self.owes_stop = true;
+                    (Err(Error::stop_is_owed(&error)), Some(error))
+                }
                 Err(error) => (Err(Error::not_stored(&error)), Some(error)),
             },
         };

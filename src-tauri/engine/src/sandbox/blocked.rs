@@ -43,7 +43,8 @@ pub(super) async fn own(
             return;
         };
         inbox = actor.leave(&mut blocked.row, &mut blocked.turn);
-        blocked.stops = if actor.owes_stop { blocked.stops } else { 0 };
+        let is_new_stop = actor.owes_stop && blocked.stops == 0;
+        blocked.stops = if actor.owes_stop { blocked.stops.max(1) } else { 0 };
         drop(actor);
         if blocked.around.shutdown.is_cancelled() || matches!(error, store::Error::NotFound(_) | store::Error::Closed) {
             return;
@@ -52,6 +53,9 @@ pub(super) async fn own(
         blocked.wait = if began.elapsed() > LONGEST { SHORTEST } else { (blocked.wait * 2).min(LONGEST) };
         tracing::error!(sandbox = %blocked.row.id, %error, "the sandbox waits for the database");
         blocked.tell(Some(hindrances::not_stored(&error)));
+        if is_new_stop {
+            blocked.end_agent();
+        }
         if !blocked.hold(&mut inbox, error).await {
             return;
         }

@@ -90,6 +90,7 @@ impl Actor {
     pub(super) async fn found(&mut self, found: Result<Presence, provider::Error>) -> Result<(), store::Error> {
         match found {
             Ok(Presence::Alive) => {
+                self.was_cut_off = false;
                 self.happen(Event::FoundAlive, None).await?;
                 self.join_turn(self.row.lifecycle.activity == Activity::None).await?;
                 self.begin_next_turn().await
@@ -108,6 +109,10 @@ impl Actor {
                     // What it printed is in the spool; its end asks again.
                     let id = self.row.id;
                     return self.around.store.write(move |tx| sandboxes::set_unsaved(tx, id)).await;
+                }
+                if self.was_cut_off {
+                    let id = self.row.id;
+                    self.around.store.write(move |tx| sandboxes::set_unsaved(tx, id)).await?;
                 }
                 self.happen(Event::FoundGone, None).await
             }

@@ -416,6 +416,7 @@ impl Actor {
         }
         if matches!(exit, Exit::Signal(_) | Exit::Unknown) {
             // Perhaps the whole sandbox is gone; the next message waits until it is found alive.
+            self.was_cut_off = true;
             self.check_now();
             return Ok(());
         }

@@ -1,7 +1,11 @@
 //! Whether a file is a database that holds what it should, asked before it is used. What is damaged is named and left
 //! alone: nothing here repairs, and nothing begins anew over it.
 
-use std::{fs, io::Read, path::Path};
+use std::{
+    fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
 
 use rusqlite::Connection;
 
@@ -17,7 +21,7 @@ pub(super) fn look_before(path: &Path) -> Result<(), Error> {
     let damaged = |cause: &str| Err(Error::Damaged { path: path.to_owned(), cause: cause.to_owned() });
     let length = match fs::metadata(path) {
         Ok(file) => file.len(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
         Err(source) => return Err(Error::Io { path: path.to_owned(), source }),
     };
     if length == 0 {
@@ -44,6 +48,37 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Error> {
         return damaged("it holds nothing, but there are sandboxes".to_owned());
     }
     Ok(())
+}
+
+/// Where the file lies, and which file that was.
+pub(super) struct Place {
+    path: PathBuf,
+    file: Option<(u64, u64)>,
+}
+
+impl Place {
+    pub(super) fn of(path: &Path) -> Result<Self, Error> {
+        let file = number(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), file })
+    }
+
+    /// Whether the file that is open is still the one that lies there. SQLite goes on with one that was deleted.
+    pub(super) fn is_same(&self) -> bool {
+        // What cannot be looked at may be there.
+        number(&self.path).map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |found| found == self.file)
+    }
+}
+
+#[cfg(unix)]
+fn number(path: &Path) -> io::Result<Option<(u64, u64)>> {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(path).map(|file| Some((file.dev(), file.ino())))
+}
+
+/// Elsewhere an open file cannot be deleted.
+#[cfg(not(unix))]
+fn number(path: &Path) -> io::Result<Option<(u64, u64)>> {
+    fs::metadata(path).map(|_| None)
 }
 
 /// Whether its folder has been in use.

@@ -59,7 +59,10 @@ pub enum Error {
     /// The file, or the folder it lies in, cannot be written.
     #[error("the database cannot be written")]
     ReadOnly,
-    /// The disk or the folder is not there any more, or fails.
+    /// The file was deleted or replaced while it was open: what is written to it is seen by nobody.
+    #[error("the database was deleted or replaced by another program")]
+    Moved,
+    /// The disk fails, or the file cannot be opened.
     #[error("the disk does not give or take the database: {0}")]
     Disk(rusqlite::Error),
     /// No space left.
@@ -175,7 +178,13 @@ impl Store {
         };
         health::look_before(path)?;
         let mut writer = connect(path, OpenFlags::default()).map_err(name_path)?;
+        // A connection that closes over a damaged file would write its log into it.
+        let keep_as_it_is = |connection: &Connection, keep| {
+            connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep).map(|_| ())
+        };
+        keep_as_it_is(&writer, true)?;
         health::check(&writer, path).map_err(name_path)?;
+        keep_as_it_is(&writer, false)?;
         migrations::run(&mut writer, path).map_err(name_path)?;
         let idle = (0..READERS)
             .map(|_| connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX))
@@ -184,9 +193,10 @@ impl Store {
         let feed = Feed::new();
         let (jobs, waiting) = mpsc::channel::<Job>();
         let writer_feed = feed.clone();
+        let place = health::Place::of(path)?;
         std::thread::Builder::new()
             .name("store-writer".into())
-            .spawn(move || write_all(writer, &waiting, &writer_feed))
+            .spawn(move || write_all(writer, &place, &waiting, &writer_feed))
             .map_err(|source| Error::Io { path: path.to_owned(), source })?;
         Ok(Self {
             jobs,
@@ -315,10 +325,14 @@ fn in_savepoint<T, E: From<Error>>(
 }
 
 /// The writer thread: takes what waits, commits it, answers.
-fn write_all(connection: Connection, waiting: &mpsc::Receiver<Job>, feed: &Feed) {
+fn write_all(connection: Connection, place: &health::Place, waiting: &mpsc::Receiver<Job>, feed: &Feed) {
     while let Ok(first) = waiting.recv() {
         let jobs: Vec<Job> = std::iter::once(first).chain(waiting.try_iter().take(BATCH - 1)).collect();
-        begin_and_run(jobs, &connection, feed);
+        if place.is_same() {
+            begin_and_run(jobs, &connection, feed);
+        } else {
+            refuse(jobs, &connection, || Error::Moved, feed);
+        }
     }
 }
 
@@ -326,7 +340,7 @@ fn begin_and_run(jobs: Vec<Job>, connection: &Connection, feed: &Feed) {
     match connection.execute_batch("BEGIN IMMEDIATE") {
         Ok(()) => run_in_one(jobs, connection, feed),
         // Without a transaction nothing may be written: dropping the jobs' answers would hide why.
-        Err(error) => refuse(jobs, connection, &error, feed),
+        Err(error) => refuse(jobs, connection, || same(&error), feed),
     }
 }
 
@@ -364,11 +378,11 @@ fn run_in_one(jobs: Vec<Job>, connection: &Connection, feed: &Feed) {
 }
 
 /// Runs jobs on a connection that refuses every write, so that each of them learns why it failed.
-fn refuse(jobs: Vec<Job>, connection: &Connection, error: &rusqlite::Error, feed: &Feed) {
+fn refuse(jobs: Vec<Job>, connection: &Connection, error: impl Fn() -> Error, feed: &Feed) {
     // A savepoint outside a transaction would begin one of its own; `query_only` keeps it from writing.
     _ = connection.pragma_update(None, "query_only", true);
     for job in jobs {
-        job(connection)(Err(same(error)), feed);
+        job(connection)(Err(error()), feed);
     }
     _ = connection.pragma_update(None, "query_only", false);
 }
