@@ -112,11 +112,21 @@ async fn errors(world: &World, id: SandboxId) -> Vec<(ErrorKind, String)> {
     world.items(id).await.into_iter().filter_map(error).collect()
 }
 
+/// Waits until the program has answered so often, by the version the sandbox was made with.
+async fn answered(world: &World, id: SandboxId, times: usize) {
+    eventually("an answer", async || {
+        let log = world.log(id).await;
+        (String::from_utf8_lossy(&log).matches("first").count() == times).then_some(())
+    })
+    .await;
+}
+
 /// Sends a message, and returns why its turn failed.
 async fn failure(world: &World, id: SandboxId, prompt: &str) -> (ErrorKind, String) {
     let before = errors(world, id).await.len();
     world.engine.sandbox_send(id, prompt, SendHow::Queue).await.unwrap();
-    eventually("the turn's failure", async || errors(world, id).await.get(before).cloned()).await
+    world.until(id, |row| !row.is_working && row.queued == 0).await;
+    errors(world, id).await.get(before).cloned().expect("the turn fails")
 }
 
 #[tokio::test]
@@ -127,12 +137,17 @@ async fn a_program_that_was_updated_or_removed_between_turns_is_named() {
     world.until(id, |row| row.lifecycle.status == Status::Running && !row.is_working && row.queued == 0).await;
 
     install(&programs, 2, &turn("second"));
-    let (kind, words) = failure(&world, id, "after the update").await;
+    world.engine.sandbox_send(id, "after the update", SendHow::Queue).await.unwrap();
+    answered(&world, id, 2).await;
+
+    fs::remove_file(programs.join("versions/2.1.1")).unwrap();
+    let (kind, words) = failure(&world, id, "after the old one was removed").await;
     assert_eq!(kind, ErrorKind::MissingCli);
     assert!(words.contains("if it was updated since, run the sandbox again"), "{words}");
 
     fs::remove_file(programs.join("claude")).unwrap();
-    let (kind, words) = failure(&world, id, "after the removal").await;
+    fs::remove_file(programs.join("versions/2.1.2")).unwrap();
+    let (kind, words) = failure(&world, id, "after all was removed").await;
     assert_eq!(kind, ErrorKind::MissingCli);
     assert!(words.contains("was not found"), "{words}");
     let row = world.until(id, |row| !row.is_working).await;
@@ -140,11 +155,7 @@ async fn a_program_that_was_updated_or_removed_between_turns_is_named() {
 
     install(&programs, 1, &turn("first"));
     world.engine.sandbox_send(id, "as it was", SendHow::Queue).await.unwrap();
-    eventually("an answer", async || {
-        let log = world.log(id).await;
-        (String::from_utf8_lossy(&log).matches("first").count() == 2).then_some(())
-    })
-    .await;
+    answered(&world, id, 3).await;
     world.engine.sandbox_stop(id).await.unwrap();
     world.until(id, is(Status::Killed)).await;
     nothing_runs(id).await;
