@@ -3,6 +3,9 @@
 #[cfg(test)]
 mod agent;
 #[cfg(test)]
+#[cfg(target_os = "linux")]
+mod bad_days;
+#[cfg(test)]
 mod bad_input;
 #[cfg(test)]
 #[cfg(target_os = "linux")]

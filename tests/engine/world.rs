@@ -1,12 +1,12 @@
 //! An engine over sandboxes in memory, with its own data folder.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use courier_engine::{
     engine::{Config, Engine, NewSandbox},
     host::{Host, Person},
     model::{AgentKind, Item, ProjectId, SandboxId, SystemClock, TurnId},
-    provider::local::Local,
+    provider::{Provider, local::Local},
     secrets::SessionOnly,
     store::SandboxRow,
 };
@@ -34,13 +34,8 @@ impl World {
     #[cfg(target_os = "linux")]
     pub async fn on_this_machine() -> Self {
         let home = TempDir::new().unwrap();
-        let beside = std::env::current_exe().unwrap().parent().and_then(|deps| deps.parent()).unwrap().to_owned();
-        let keeper = std::env::var_os("CODECOURIER_KEEPER").map_or_else(|| beside.join("courier-keeper"), Into::into);
-        assert!(keeper.is_file(), "{} is missing: cargo build -p courier-keeper", keeper.display());
-        let local = Local::new(keeper, Some("/usr/bin/bwrap".into()), home.path().to_owned());
-        let host = Host::new(home.path().to_owned(), Arc::new(SessionOnly::default()), Person::default());
-        let config = Config { host, clock: Arc::new(SystemClock), providers: vec![Arc::new(local)] };
-        Self { engine: Engine::open(config).await.unwrap(), provider: FakeProvider::default(), home }
+        let engine = Engine::open(on_this_machine(home.path())).await.unwrap();
+        Self { engine, provider: FakeProvider::default(), home }
     }
 
     /// The app ends, and is started again over the same data and the same sandboxes.
@@ -52,6 +47,13 @@ impl World {
         let old = std::mem::replace(&mut self.engine, Self::placeholder().await);
         drop(old);
         self.engine = open(home, &provider).await;
+    }
+
+    /// The app ends; its folder stays.
+    pub async fn close(&mut self) -> TempDir {
+        self.engine.shutdown().await;
+        self.engine = Self::placeholder().await;
+        std::mem::replace(&mut self.home, TempDir::new().unwrap())
     }
 
     async fn placeholder() -> Engine {
@@ -107,10 +109,23 @@ impl World {
     }
 }
 
+/// What an engine over real sandboxes is opened with.
+#[cfg(target_os = "linux")]
+pub fn on_this_machine(home: &Path) -> Config {
+    let beside = std::env::current_exe().unwrap().parent().and_then(|deps| deps.parent()).unwrap().to_owned();
+    let keeper = std::env::var_os("CODECOURIER_KEEPER").map_or_else(|| beside.join("courier-keeper"), Into::into);
+    assert!(keeper.is_file(), "{} is missing: cargo build -p courier-keeper", keeper.display());
+    let local = Local::new(keeper, Some("/usr/bin/bwrap".into()), home.to_owned());
+    config(home, Arc::new(local))
+}
+
+pub fn config(home: &Path, provider: Arc<dyn Provider>) -> Config {
+    let host = Host::new(home.to_owned(), Arc::new(SessionOnly::default()), Person::default());
+    Config { host, clock: Arc::new(SystemClock), providers: vec![provider] }
+}
+
 pub async fn open(home: &TempDir, provider: &FakeProvider) -> Engine {
-    let host = Host::new(home.path().to_owned(), Arc::new(SessionOnly::default()), Person::default());
-    let config = Config { host, clock: Arc::new(SystemClock), providers: vec![Arc::new(provider.clone())] };
-    Engine::open(config).await.unwrap()
+    Engine::open(config(home.path(), Arc::new(provider.clone()))).await.unwrap()
 }
 
 pub async fn until(engine: &Engine, id: SandboxId, wanted: impl Fn(&SandboxRow) -> bool) -> SandboxRow {

@@ -9,7 +9,7 @@ use crate::{
     host::Host,
     model::{AgentKind, Clock, MessageId, NetworkMode, OnTimeout, ProjectId, ProviderKind, SandboxId, Status, Usage},
     provider::Provider,
-    sandbox::{Request, Supervisor, Surroundings},
+    sandbox::{Clocks, Hindrances, Request, Supervisor, Surroundings},
     settings::Settings,
     store::{
         self, Feed, ItemRow, LogPage, MessageRow, NewSandboxRow, Page, ProjectRow, Query, SandboxRow, Store,
@@ -119,10 +119,15 @@ impl Engine {
             Ok((lock, Store::open(&home.join("courier.db"))?))
         });
         let (lock, store) = opened.await.map_err(|_| Error::from(store::Error::Closed))??;
-        for (project, stored, counted) in store.write(projects::recount).await? {
-            tracing::error!(%project, stored, counted, "the counter of active sandboxes was wrong; mended");
+        // Only what is wrong is written: the folder opens also while another program holds the database.
+        if !store.read(projects::miscounted).await?.is_empty() {
+            for (project, stored, counted) in store.write(projects::recount).await? {
+                tracing::error!(%project, stored, counted, "the counter of active sandboxes was wrong; mended");
+            }
         }
         let around = Surroundings {
+            clocks: Clocks::open(&store, config.clock.clone()).await?,
+            hindrances: Hindrances::default(),
             store,
             clock: config.clock,
             host: Arc::new(config.host),
@@ -294,7 +299,9 @@ impl Engine {
     /// # Errors
     /// What the database says.
     pub async fn sandbox_list(&self, query: Query) -> Result<Page, Error> {
-        Ok(self.around.store.read(move |c| sandboxes::list(c, &query)).await?)
+        let mut page = self.around.store.read(move |c| sandboxes::list(c, &query)).await?;
+        page.rows = page.rows.into_iter().map(|row| self.around.hindrances.shown(row)).collect();
+        Ok(page)
     }
 
     /// One sandbox.
@@ -302,7 +309,8 @@ impl Engine {
     /// # Errors
     /// `NotFound`.
     pub async fn sandbox_get(&self, id: SandboxId) -> Result<SandboxRow, Error> {
-        Ok(self.around.store.read(move |c| sandboxes::get(c, id)).await?)
+        let row = self.around.store.read(move |c| sandboxes::get(c, id)).await?;
+        Ok(self.around.hindrances.shown(row))
     }
 
     /// One sandbox with everything that is shown beside its conversation.
@@ -312,6 +320,7 @@ impl Engine {
     pub async fn sandbox_details(&self, id: SandboxId) -> Result<Details, Error> {
         let (now, workspace) = (self.around.clock.now(), self.around.directory(id).join("workspace"));
         let revision = self.feed().revision();
+        let hindrances = self.around.hindrances.clone();
         self.around
             .store
             .read(move |c| {
@@ -320,7 +329,7 @@ impl Engine {
                 let lived =
                     sandbox.started_at.map_or(Duration::ZERO, |from| sandbox.ended_at.unwrap_or(now).since(from));
                 Ok(Details {
-                    sandbox,
+                    sandbox: hindrances.shown(sandbox),
                     running,
                     paused: lived.saturating_sub(running),
                     revision,

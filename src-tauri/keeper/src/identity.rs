@@ -39,6 +39,24 @@ impl Identity {
     }
 }
 
+/// Which boot of the machine this is; empty where the system does not say.
+pub fn boot() -> String {
+    platform::boot().unwrap_or_default()
+}
+
+/// How long it has lasted, sleep included.
+#[cfg(unix)]
+pub fn since_boot() -> std::time::Duration {
+    crate::sys::steady_clock()
+}
+
+/// How long this process has looked at the clock: elsewhere nothing better is known.
+#[cfg(not(unix))]
+pub fn since_boot() -> std::time::Duration {
+    static FIRST: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    FIRST.get_or_init(std::time::Instant::now).elapsed()
+}
+
 #[cfg(target_os = "linux")]
 mod platform {
     use std::{

@@ -67,7 +67,12 @@ pub fn is_turn_id(text: &str) -> bool {
 /// Claims a turn by making its folder; `false`: somebody did before.
 pub fn claim(directory: &Path, turn: &str) -> io::Result<bool> {
     let place = turn_directory(directory, turn);
-    match private_directory().create(&place) {
+    let mut made = private_directory().create(&place);
+    if made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        // The folder of all turns was taken away; those before are over, and this one is none of them.
+        made = private_directory().create(&directory.join(TURNS)).and_then(|()| private_directory().create(&place));
+    }
+    match made {
         Ok(()) => sync_directory(&directory.join(TURNS)).map(|()| true),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         Err(error) => Err(error),
@@ -125,6 +130,19 @@ pub fn lock(directory: &Path) -> io::Result<Option<File>> {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Whether a lock that is held still lies where others look for it: without it nobody finds its keeper.
+#[cfg(unix)]
+pub(crate) fn is_in_place(lock: &File, directory: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let of = |file: io::Result<fs::Metadata>| file.map(|file| (file.dev(), file.ino()));
+    match (of(lock.metadata()), of(fs::metadata(directory.join(LOCK)))) {
+        (Ok(held), Ok(found)) => held == found,
+        (_, Err(error)) if error.kind() == io::ErrorKind::NotFound => false,
+        // Nobody knows: as if it were.
+        _ => true,
     }
 }
 
@@ -197,6 +215,29 @@ mod tests {
         assert!(lock(place.path()).unwrap().is_none());
         drop(held);
         assert!(!is_locked(place.path()).unwrap());
+    }
+
+    #[test]
+    fn a_lock_whose_folder_was_deleted_is_not_in_place() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("sandbox");
+        prepare(&directory).unwrap();
+        let held = lock(&directory).unwrap().expect("free");
+        assert!(is_in_place(&held, &directory));
+        fs::remove_dir_all(&directory).unwrap();
+        assert!(!is_in_place(&held, &directory));
+        prepare(&directory).unwrap();
+        let _other = lock(&directory).unwrap().expect("a new file's lock is free");
+        assert!(!is_in_place(&held, &directory), "another's lock at the same place is not its own");
+    }
+
+    #[test]
+    fn a_turn_can_be_claimed_after_all_turns_were_deleted() {
+        let place = tempfile::tempdir().unwrap();
+        prepare(place.path()).unwrap();
+        fs::remove_dir_all(place.path().join(TURNS)).unwrap();
+        assert!(claim(place.path(), "t1").unwrap());
+        assert!(!claim(place.path(), "t1").unwrap());
     }
 
     #[test]

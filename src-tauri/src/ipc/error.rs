@@ -48,6 +48,7 @@ codes!(
     DatabaseNewer,
     DatabaseDamaged,
     DiskFull,
+    DataFolder,
     Network,
     AlreadyOpen,
     ShuttingDown,

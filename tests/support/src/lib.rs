@@ -8,3 +8,5 @@ pub mod models;
 pub mod processes;
 pub mod provider;
 pub mod repositories;
+#[cfg(target_os = "linux")]
+pub mod small_disk;

@@ -104,7 +104,10 @@ pub(crate) fn of_exit(name: &str, exit: Exit, interrupted: bool) -> (ErrorKind, 
         Exit::Signal(signal) => of_signal(name, signal),
         // The shell's and many programs' way to say that a signal ended them.
         Exit::Code(code @ 129..=159) => of_signal(name, code - 128),
-        Exit::Code(127) => (ErrorKind::MissingCli, format!("{name} was not found in the sandbox (exit code 127)")),
+        Exit::Code(127) => {
+            let words = "was not found in the sandbox (exit code 127); if it was updated since, run the sandbox again";
+            (ErrorKind::MissingCli, format!("{name} {words}"))
+        }
         Exit::Code(126) => (ErrorKind::MissingCli, format!("{name} could not be executed (exit code 126)")),
         Exit::Code(code) => {
             (ErrorKind::Crashed, format!("{name} ended without finishing its answer (exit code {code})"))

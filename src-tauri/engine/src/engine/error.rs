@@ -28,6 +28,7 @@ word! {
         DatabaseNewer = "databaseNewer",
         DatabaseDamaged = "databaseDamaged",
         DiskFull = "diskFull",
+        DataFolder = "dataFolder",
         Network = "network",
         AlreadyOpen = "alreadyOpen",
         ShuttingDown = "shuttingDown",
@@ -62,13 +63,15 @@ impl Error {
 
     /// Something was decided and could not be stored.
     pub(crate) fn not_stored(error: &store::Error) -> Self {
-        let code = match error {
-            store::Error::Busy => Code::DatabaseBusy,
-            store::Error::DiskFull => Code::DiskFull,
-            store::Error::Closed => Code::ShuttingDown,
-            _ => Code::Internal,
-        };
-        Self::new(code, error.to_string(), "Try again in a moment.")
+        let (code, remedy) = stored_remedy(error);
+        Self::new(code, error.to_string(), remedy)
+    }
+
+    /// A stop was asked for and cannot be recorded: the agent was told to end, and the stop is owed.
+    pub(crate) fn stop_is_owed(error: &store::Error) -> Self {
+        let (code, remedy) = stored_remedy(error);
+        let message = format!("the agent was told to end, but the stop cannot be recorded: {error}");
+        Self::new(code, message, &format!("{remedy} The stop goes on by itself then."))
     }
 
     pub(crate) fn invalid(message: String) -> Self {
@@ -118,28 +121,35 @@ impl From<Illegal> for Error {
     }
 }
 
+/// What kind of trouble with the database this is, and what to do about it.
+pub(crate) fn stored_remedy(error: &store::Error) -> (Code, &'static str) {
+    use std::io::ErrorKind as Io;
+    use store::Error as E;
+    const ROOM: &str = "Make room on the disk, then try again; nothing that was stored is lost.";
+    const FOLDER: &str = "See that the data folder is there and that you may write in it, then start again.";
+    match error {
+        E::Busy => (Code::DatabaseBusy, "Close what holds it, or wait a moment and try again."),
+        E::Newer { .. } => {
+            (Code::DatabaseNewer, "Install the newer version of CodeCourier; this one leaves the file alone.")
+        }
+        E::Damaged { .. } => (
+            Code::DatabaseDamaged,
+            "Nothing was changed. Put a copy of the file back (those made before an update lie beside it), or move the \
+             whole data folder aside to begin anew.",
+        ),
+        E::DiskFull => (Code::DiskFull, ROOM),
+        E::Io { source, .. } if matches!(source.kind(), Io::StorageFull | Io::QuotaExceeded) => (Code::DiskFull, ROOM),
+        E::Io { .. } | E::ReadOnly | E::Moved | E::Disk(_) => (Code::DataFolder, FOLDER),
+        E::NotFound(_) => (Code::NotFound, ""),
+        E::Closed => (Code::ShuttingDown, ""),
+        E::Migration(_) => (Code::Internal, "The file is as it was; the version before still opens it."),
+        E::Sqlite(_) => (Code::Internal, "Try again; if it stays, the log in the data folder says more."),
+    }
+}
+
 impl From<store::Error> for Error {
     fn from(error: store::Error) -> Self {
-        use store::Error as E;
-        let (code, detail) = match &error {
-            E::Busy => (Code::DatabaseBusy, "Close what holds it, or wait a moment and try again."),
-            E::Newer { .. } => {
-                (Code::DatabaseNewer, "Install the newer version of CodeCourier; this one leaves the file alone.")
-            }
-            E::Damaged { .. } => (
-                Code::DatabaseDamaged,
-                "Move the file aside and put a copy of it back; copies made before an update lie beside it.",
-            ),
-            E::DiskFull => (Code::DiskFull, "Make room on the disk, then try again; nothing that was stored is lost."),
-            E::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
-                (Code::DiskFull, "Make room on the disk, then try again; nothing that was stored is lost.")
-            }
-            E::NotFound(_) => (Code::NotFound, ""),
-            E::Closed => (Code::ShuttingDown, ""),
-            E::Migration(_) => (Code::Internal, "The file is as it was; the version before still opens it."),
-            E::Io { .. } | E::Sqlite(_) => (Code::Internal, ""),
-        };
-        Self::new(code, error.to_string(), detail)
+        Self::not_stored(&error)
     }
 }
 
@@ -161,8 +171,8 @@ impl From<work::Error> for Error {
             E::NoSuchBranch { .. } => (Code::Invalid, "Choose one of the project's branches."),
             E::BadBranchName(_) => (Code::Invalid, "Use letters, digits, dashes and slashes."),
             E::Remote { .. } => (Code::Network, "Check the address and the connection, and that you may read it."),
-            E::DiskFull => (Code::DiskFull, "Make room on the disk, then try again."),
-            E::Git(_) | E::Io { .. } => (Code::Internal, ""),
+            full if full.is_disk_full() => (Code::DiskFull, "Make room on the disk, then try again."),
+            E::DiskFull | E::Git(_) | E::Io { .. } => (Code::Internal, ""),
         };
         Self::new(code, error.to_string(), detail)
     }

@@ -23,6 +23,12 @@ impl Timestamp {
         self.0
     }
 
+    /// This moment as a clock shows it that was moved by `millis`.
+    #[must_use]
+    pub fn moved_by(self, millis: i64) -> Self {
+        Self(self.0.saturating_add(millis))
+    }
+
     /// How long after `earlier` this is; zero where the clock went backwards.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
@@ -38,8 +44,18 @@ impl std::ops::Add<Duration> for Timestamp {
 
 /// What the time is.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
-    /// The moment it is now.
+    /// The moment it is now. A person, or the network, may set it forward and back.
     fn now(&self) -> Timestamp;
+
+    /// How long this boot of the machine has lasted, sleep included. Nobody can set it.
+    fn steady(&self) -> Duration {
+        courier_keeper::identity::since_boot()
+    }
+
+    /// Which boot that is; empty where nobody knows.
+    fn boot(&self) -> String {
+        courier_keeper::identity::boot()
+    }
 }
 
 /// The operating system's clock.

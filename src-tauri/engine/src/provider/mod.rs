@@ -168,6 +168,16 @@ pub trait Provider: Send + Sync + fmt::Debug + 'static {
     /// Whether the sandbox is there. An error means nobody knows.
     async fn inspect(&self, id: &ProviderId) -> Result<Presence, Error>;
 
+    /// What makes a sandbox that is there unusable for good, in words: its files are gone.
+    async fn fault(&self, _id: &ProviderId) -> Option<String> {
+        None
+    }
+
+    /// What keeps a turn's output from being stored now, in words.
+    async fn hindrance(&self, _id: &ProviderId, _turn: TurnId) -> Option<String> {
+        None
+    }
+
     async fn pause(&self, id: &ProviderId) -> Result<(), Error>;
 
     async fn resume(&self, id: &ProviderId) -> Result<(), Error>;

@@ -12,16 +12,17 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Surroundings,
+    Surroundings, blocked,
     ending::Ending,
     ingest::{COALESCE, Ingest, add_item},
+    presence::Examined,
     provisioning,
     turn::{Turn, TurnStart},
 };
 use crate::{
     agent::Agent,
     engine::Error,
-    model::{Activity, Effect, Event, Item, Lifecycle, MessageId, NoticeLevel, OnTimeout, Status},
+    model::{Activity, Effect, Event, Item, Lifecycle, MessageId, NoticeLevel, OnTimeout, Status, TurnId},
     provider::{self, Follower, Presence, Provider, ProviderId, SpoolEvent},
     store::{self, SandboxError, SandboxRow, jobs, sandboxes},
 };
@@ -63,6 +64,7 @@ pub(super) enum Done {
     Found(Result<Presence, provider::Error>),
     /// What it says to a check, and how things stood when it was asked.
     Checked(Lifecycle, Result<Presence, provider::Error>),
+    Examined(Examined),
     TurnStarted(TurnStart),
     /// The turn was told to end.
     Signalled(Result<(), provider::Error>),
@@ -89,6 +91,15 @@ pub(super) struct Actor {
     /// A sandbox is being made or revived. Cancelled, that stops at the next safe point and still reports back: only
     /// then is it known what there is to destroy.
     pub(super) making: Option<CancellationToken>,
+    /// The last turn did not end by itself: its sandbox may be gone, and took work with it.
+    pub(super) was_cut_off: bool,
+    /// A stop was asked for that is not recorded.
+    pub(super) owes_stop: bool,
+    /// When the open turn last printed something, by the steady clock.
+    pub(super) heard_at: Duration,
+    pub(super) is_examining: bool,
+    /// How far the wall clock was set in this life, as far as this owner has taken it in.
+    pub(super) clock_moved: i64,
 }
 
 /// How to reach an actor.
@@ -97,7 +108,7 @@ pub(super) struct Handle {
     pub(super) inbox: mpsc::Sender<Request>,
 }
 
-/// Starts the actor of a sandbox that is live.
+/// Starts the owner of a sandbox that is live.
 pub(super) fn spawn(
     around: Surroundings,
     row: SandboxRow,
@@ -105,37 +116,60 @@ pub(super) fn spawn(
     provider: Arc<dyn Provider>,
 ) -> Handle {
     let (sender, inbox) = mpsc::channel(INBOX);
-    let (report, done) = mpsc::unbounded_channel();
     let tasks = around.tasks.clone();
-    let id = row.id;
-    let actor = Actor {
-        around,
-        row,
-        agent,
-        provider,
-        turn: Turn::None,
-        ending: None,
-        has_read_out: false,
-        inbox,
-        done,
-        report,
-        expiry: None,
-        is_checking: false,
-        making: None,
-    };
-    tasks.spawn(async move {
-        if let Err(error) = actor.run().await {
-            tracing::error!(sandbox = %id, %error, "the sandbox's owner stopped; another goes on from the database");
-        }
-    });
+    tasks.spawn(blocked::own(around, row, agent, provider, inbox));
     Handle { inbox: sender }
 }
 
 impl Actor {
-    async fn run(mut self) -> Result<(), store::Error> {
+    pub(super) fn new(
+        around: Surroundings,
+        row: SandboxRow,
+        agent: &'static dyn Agent,
+        provider: Arc<dyn Provider>,
+        inbox: mpsc::Receiver<Request>,
+        owes_stop: bool,
+    ) -> Self {
+        let (report, done) = mpsc::unbounded_channel();
+        let heard_at = around.clock.steady();
+        Self {
+            around,
+            row,
+            agent,
+            provider,
+            turn: Turn::None,
+            ending: None,
+            has_read_out: false,
+            inbox,
+            done,
+            report,
+            expiry: None,
+            is_checking: false,
+            making: None,
+            was_cut_off: false,
+            owes_stop,
+            heard_at,
+            is_examining: false,
+            clock_moved: 0,
+        }
+    }
+
+    /// Gives back what the next owner goes on with.
+    pub(super) fn leave(&mut self, row: &mut SandboxRow, turn: &mut Option<TurnId>) -> mpsc::Receiver<Request> {
+        row.clone_from(&self.row);
+        *turn = self.turn.id().or(*turn);
+        let (_, closed) = mpsc::channel(1);
+        std::mem::replace(&mut self.inbox, closed)
+    }
+
+    pub(super) async fn run(&mut self) -> Result<(), store::Error> {
         let id = self.row.id;
+        self.clock_moved = self.around.clocks.settle(&self.around.store).await?;
         // The row this owner was given may be of a moment ago.
         self.row = self.around.store.read(move |connection| sandboxes::get(connection, id)).await?;
+        if self.owes_stop {
+            self.record_owed_stop().await?;
+        }
         if self.row.lifecycle.status.is_live() {
             self.take_up().await?;
         }
@@ -153,6 +187,18 @@ impl Actor {
                 event = self.turn.next() => self.spool(event).await?,
             }
         }
+        Ok(())
+    }
+
+    /// A stop was asked for while nothing could be stored; what it begins is taken up like one of an earlier life.
+    async fn record_owed_stop(&mut self) -> Result<(), store::Error> {
+        let from = self.row.lifecycle;
+        if let Ok((to, _)) = from.step(Event::StopRequested)
+            && to != from
+        {
+            self.advance(from, to, None, false).await?;
+        }
+        self.owes_stop = false;
         Ok(())
     }
 
@@ -181,7 +227,9 @@ impl Actor {
         let (event, reply) = match request {
             Request::LookAtQueue => return self.begin_next_turn().await,
             Request::Check => {
+                self.take_in_clock().await?;
                 self.check();
+                self.examine();
                 return Ok(());
             }
             Request::Interrupt { sparing, reply } => {
@@ -209,6 +257,10 @@ impl Actor {
             Err(illegal) => (Err(Error::from(illegal)), None),
             Ok(_) => match self.happen(event, None).await {
                 Ok(()) => (Ok(()), None),
+                Err(error) if event == Event::StopRequested => {
+                    self.owes_stop = true;
+                    (Err(Error::stop_is_owed(&error)), Some(error))
+                }
                 Err(error) => (Err(Error::not_stored(&error)), Some(error)),
             },
         };
@@ -248,6 +300,7 @@ impl Actor {
                 let is_fresh = asked == self.row.lifecycle && self.making.is_none();
                 if is_fresh { self.found(found).await } else { Ok(()) }
             }
+            Done::Examined(found) => self.examined(found).await,
             Done::TurnStarted(start) => self.turn_started(start).await,
             Done::Signalled(Ok(())) => Ok(()),
             Done::Signalled(Err(error)) => {
@@ -278,6 +331,7 @@ impl Actor {
             }
         };
         if to != from {
+            self.take_in_clock().await?;
             let is_cleanup_owed = effect == Effect::Release && !to.status.is_live();
             self.advance(from, to, error, is_cleanup_owed).await?;
             self.note_pause(from.status).await?;
@@ -355,6 +409,7 @@ impl Actor {
     }
 
     async fn extend(&mut self, by: Duration) -> Result<(), store::Error> {
+        self.take_in_clock().await?;
         let id = self.row.id;
         self.row = self
             .around
@@ -381,6 +436,10 @@ impl Actor {
 
     /// The running time is over.
     async fn expire(&mut self) -> Result<(), store::Error> {
+        self.take_in_clock().await?;
+        if self.expiry.is_some_and(|expiry| expiry > Instant::now()) {
+            return Ok(());
+        }
         self.expiry = None;
         let event = match self.row.on_timeout {
             OnTimeout::Pause => Event::PauseRequested,
@@ -389,7 +448,7 @@ impl Actor {
         self.happen(event, None).await
     }
 
-    fn rearm(&mut self) {
+    pub(super) fn rearm(&mut self) {
         self.expiry = match (self.row.lifecycle.status, self.row.expires_at) {
             (Status::Running, Some(at)) => Some(Instant::now() + at.since(self.around.clock.now())),
             _ => None,
@@ -400,6 +459,7 @@ impl Actor {
         match event {
             Ok(SpoolEvent::Bytes { stream, bytes }) => {
                 let now = self.around.clock.now();
+                self.heard_at = self.around.clock.steady();
                 if let Some(ending) = &mut self.ending {
                     ending.has_heard();
                 }

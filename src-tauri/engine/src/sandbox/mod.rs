@@ -1,7 +1,10 @@
 //! A sandbox's life: one actor per live sandbox, and the supervisor that holds the one map of them.
 
 mod actor;
+mod blocked;
+mod clocks;
 mod ending;
+mod hindrances;
 mod ingest;
 mod launch;
 mod presence;
@@ -10,6 +13,8 @@ mod supervisor;
 mod turn;
 
 pub(crate) use actor::Request;
+pub(crate) use clocks::Clocks;
+pub(crate) use hindrances::Hindrances;
 pub(crate) use launch::{billed_to, is_key_inside, prepare};
 pub(crate) use supervisor::Supervisor;
 
@@ -29,6 +34,8 @@ use crate::{
 pub(crate) struct Surroundings {
     pub store: Store,
     pub clock: Arc<dyn Clock>,
+    pub clocks: Clocks,
+    pub hindrances: Hindrances,
     pub host: Arc<Host>,
     pub providers: Vec<Arc<dyn Provider>>,
     pub tasks: TaskTracker,

@@ -6,12 +6,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     actor::{Actor, Done},
-    provisioning,
+    hindrances, provisioning,
 };
 use crate::{
     model::{Activity, Event, Status},
     provider::{self, Presence},
-    store::{self, sandboxes},
+    store::{self, SandboxError, sandboxes},
 };
 
 /// How long to wait before a sandbox that could not be revived is tried again.
@@ -19,10 +19,21 @@ const REVIVE_AGAIN: Duration = Duration::from_secs(30);
 /// How long to wait before a provider that did not answer is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
+/// What a closer look at a sandbox that runs has found.
+#[derive(Debug)]
+pub(super) struct Examined {
+    fault: Option<String>,
+    hindrance: Option<String>,
+}
+
 impl Actor {
     /// A sandbox of an earlier life: asks the provider, and believes it.
     pub(super) async fn rejoin(&mut self) -> Result<(), store::Error> {
         let Some(id) = self.provider_id() else { return self.happen(Event::FoundGone, None).await };
+        if let Some(fault) = self.provider.fault(&id).await {
+            self.join_turn(false).await?;
+            return self.has_fault(fault).await;
+        }
         match self.provider.inspect(&id).await {
             Ok(Presence::Gone { timed_out: true }) => {
                 self.join_turn(false).await?;
@@ -79,6 +90,7 @@ impl Actor {
     pub(super) async fn found(&mut self, found: Result<Presence, provider::Error>) -> Result<(), store::Error> {
         match found {
             Ok(Presence::Alive) => {
+                self.was_cut_off = false;
                 self.happen(Event::FoundAlive, None).await?;
                 self.join_turn(self.row.lifecycle.activity == Activity::None).await?;
                 self.begin_next_turn().await
@@ -97,6 +109,10 @@ impl Actor {
                     // What it printed is in the spool; its end asks again.
                     let id = self.row.id;
                     return self.around.store.write(move |tx| sandboxes::set_unsaved(tx, id)).await;
+                }
+                if self.was_cut_off {
+                    let id = self.row.id;
+                    self.around.store.write(move |tx| sandboxes::set_unsaved(tx, id)).await?;
                 }
                 self.happen(Event::FoundGone, None).await
             }
@@ -142,5 +158,61 @@ impl Actor {
         self.is_checking = true;
         let (provider, asked) = (self.provider.clone(), self.row.lifecycle);
         self.run_effect(async move { Done::Checked(asked, provider.inspect(&id).await) });
+    }
+
+    /// Looks at what a sandbox can have although it is there.
+    pub(super) fn examine(&mut self) {
+        let Some(id) = self.provider_id() else { return };
+        let is_settled = self.row.lifecycle.status == Status::Running && self.row.lifecycle.activity == Activity::None;
+        if self.is_examining || !is_settled || self.making.is_some() {
+            return;
+        }
+        self.is_examining = true;
+        let (provider, turn) = (self.provider.clone(), self.turn.id());
+        self.run_effect(async move {
+            let fault = provider.fault(&id).await;
+            let hindrance = match turn {
+                Some(turn) => provider.hindrance(&id, turn).await,
+                None => None,
+            };
+            Done::Examined(Examined { fault, hindrance })
+        });
+    }
+
+    pub(super) async fn examined(&mut self, found: Examined) -> Result<(), store::Error> {
+        self.is_examining = false;
+        let is_settled = self.row.lifecycle.status == Status::Running && self.row.lifecycle.activity == Activity::None;
+        let silence = self.around.clock.steady().saturating_sub(self.heard_at);
+        let words = found.hindrance.or_else(|| self.turn.ingest().and_then(|_| hindrances::quiet(silence)));
+        let words = if is_settled { words } else { None };
+        self.around.hindrances.set(self.around.store.feed(), self.row.id, words);
+        match found.fault {
+            Some(fault) if is_settled => self.has_fault(fault).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// The sandbox is there and of no more use: it ends.
+    async fn has_fault(&mut self, fault: String) -> Result<(), store::Error> {
+        let error = SandboxError {
+            kind: "files_gone".to_owned(),
+            message: fault,
+            remedy: "Everything it printed is kept. Run it again to go on.".to_owned(),
+        };
+        self.happen(Event::Failed, Some(error)).await
+    }
+
+    /// Where the wall clock was set, the times of this sandbox were moved along: reads them anew. A machine that slept
+    /// has slept through the timer as well.
+    pub(super) async fn take_in_clock(&mut self) -> Result<(), store::Error> {
+        let moved = self.around.clocks.settle(&self.around.store).await?;
+        if moved != self.clock_moved {
+            self.turn.move_start(moved - self.clock_moved);
+            self.clock_moved = moved;
+            let id = self.row.id;
+            self.row = self.around.store.read(move |connection| sandboxes::get(connection, id)).await?;
+        }
+        self.rearm();
+        Ok(())
     }
 }

@@ -38,20 +38,22 @@ pub(super) async fn provision(
         let (store, id) = (around.store.clone(), row.id);
         async move {
             let text = format!("{what}, step {number} of {steps}");
-            let written = store.write(move |tx| sandboxes::set_step(tx, id, Some(&text))).await;
-            written.map_err(|error| launch::internal(&error))
+            // It is only shown: a database that is busy for a moment must not fail the sandbox.
+            if let Err(error) = store.write(move |tx| sandboxes::set_step(tx, id, Some(&text))).await {
+                tracing::warn!(sandbox = %id, %error, "a step could not be recorded");
+            }
         }
     };
 
-    step(1, "finding the agent").await?;
+    step(1, "finding the agent").await;
     let preparation = unless(&stopped, prepare(&around, agent)).await?;
 
-    step(2, "cloning repository").await?;
+    step(2, "cloning repository").await;
     let directory = around.directory(row.id);
     let cloning = within(REPOSITORY, "cloning the repository", clone(&around, &row, directory));
     let base_commit = unless(&stopped, cloning).await?;
 
-    step(3, "starting the sandbox").await?;
+    step(3, "starting the sandbox").await;
     if stopped.is_cancelled() {
         return Err(was_stopped());
     }
@@ -64,7 +66,7 @@ pub(super) async fn provision(
     let id = within(SANDBOX, "starting the sandbox", made).await?;
 
     if let Some(script) = &row.setup_script {
-        step(4, "running the set-up script").await?;
+        step(4, "running the set-up script").await;
         unless(&stopped, set_up(provider.as_ref(), &id, script)).await?;
     }
     Ok(sandboxes::Provisioned {
@@ -176,6 +178,7 @@ async fn clone(around: &Surroundings, row: &SandboxRow, directory: PathBuf) -> R
     });
     match cloned.await {
         Ok(Ok(commit)) => Ok(commit),
+        Ok(Err(error)) if error.is_disk_full() => Err(disk_full(&format!("the repository could not be cloned: {error}"))),
         Ok(Err(error)) => Err(SandboxError {
             kind: "repository".to_owned(),
             message: format!("the repository could not be cloned: {error}"),
@@ -226,13 +229,23 @@ async fn within<T>(
     })
 }
 
+fn disk_full(message: &str) -> SandboxError {
+    SandboxError {
+        kind: "disk_full".to_owned(),
+        message: message.to_owned(),
+        remedy: "Make room on the disk, then run again.".to_owned(),
+    }
+}
+
 /// A provider's error in the words of a sandbox's.
 pub(super) fn provider_error(error: &provider::Error) -> SandboxError {
     let (kind, remedy) = match error {
         provider::Error::NoJail { remedy, .. } => ("no_jail", remedy.clone()),
         provider::Error::Unsupported => ("unsupported", "Use Docker or E2B on this system.".to_owned()),
-        provider::Error::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
-            ("disk_full", "Make room on the disk, then run again.".to_owned())
+        provider::Error::Io { source, .. }
+            if matches!(source.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded) =>
+        {
+            return disk_full(&error.to_string());
         }
         _ => ("provider", "Run again; if it stays, the Doctor page says what is missing.".to_owned()),
     };

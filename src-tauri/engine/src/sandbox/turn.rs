@@ -104,6 +104,21 @@ impl Turn {
         }
     }
 
+    pub(super) fn id(&self) -> Option<TurnId> {
+        self.row().map(|row| row.id)
+    }
+
+    /// The clock was set: its start is moved along.
+    pub(super) fn move_start(&mut self, millis: i64) {
+        match self {
+            Self::None => {}
+            Self::Starting(row) => row.started_at = row.started_at.moved_by(millis),
+            Self::Open(reading) => {
+                reading.ingest.turn.started_at = reading.ingest.turn.started_at.moved_by(millis);
+            }
+        }
+    }
+
     fn row(&self) -> Option<&TurnRow> {
         match self {
             Self::None => None,
@@ -231,6 +246,7 @@ impl Actor {
                 let is_interrupted = ingest.turn.is_interrupted;
                 let follower = FollowerSlot(Some(started.follower));
                 self.turn = Turn::Open(Box::new(Reading { ingest, follower, flush_at: None }));
+                self.heard_at = self.around.clock.steady();
                 if is_interrupted {
                     self.signal(TurnSignal::Interrupt);
                 }
@@ -412,6 +428,7 @@ impl Actor {
         }
         if matches!(exit, Exit::Signal(_) | Exit::Unknown) {
             // Perhaps the whole sandbox is gone; the next message waits until it is found alive.
+            self.was_cut_off = true;
             self.check_now();
             return Ok(());
         }

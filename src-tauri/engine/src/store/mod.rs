@@ -6,6 +6,7 @@
 //! database never disagree.
 
 mod feed;
+mod health;
 pub(crate) mod items;
 pub(crate) mod jobs;
 pub(crate) mod log;
@@ -52,9 +53,18 @@ pub enum Error {
     /// A newer version of the app has written the file.
     #[error("the database was written by a newer version (schema {found}, this version knows {known})")]
     Newer { found: i64, known: i64 },
-    /// The file is not a database, or was cut short.
-    #[error("the database at {path} is damaged: {source}")]
-    Damaged { path: PathBuf, source: rusqlite::Error },
+    /// The file is not a database, was cut short, or does not hold what it held. `path` is empty where it shows in use.
+    #[error("the database{} is damaged: {cause}", at(path))]
+    Damaged { path: PathBuf, cause: String },
+    /// The file, or the folder it lies in, cannot be written.
+    #[error("the database cannot be written")]
+    ReadOnly,
+    /// The file was deleted or replaced while it was open: what is written to it is seen by nobody.
+    #[error("the database was deleted or replaced by another program")]
+    Moved,
+    /// The disk fails, or the file cannot be opened.
+    #[error("the disk does not give or take the database: {0}")]
+    Disk(rusqlite::Error),
     /// No space left.
     #[error("the disk is full")]
     DiskFull,
@@ -81,10 +91,24 @@ impl From<rusqlite::Error> for Error {
         match error.sqlite_error_code() {
             Some(Code::DatabaseBusy | Code::DatabaseLocked) => Self::Busy,
             Some(Code::DiskFull) => Self::DiskFull,
-            Some(Code::DatabaseCorrupt | Code::NotADatabase) => Self::Damaged { path: PathBuf::new(), source: error },
+            Some(Code::DatabaseCorrupt | Code::NotADatabase) => {
+                Self::Damaged { path: PathBuf::new(), cause: error.to_string() }
+            }
+            Some(Code::ReadOnly) => Self::ReadOnly,
+            // The index of the write-ahead log could not grow.
+            Some(Code::SystemIoFailure) if extended(&error) == rusqlite::ffi::SQLITE_IOERR_SHMSIZE => Self::DiskFull,
+            Some(Code::SystemIoFailure | Code::CannotOpen) => Self::Disk(error),
             _ => Self::Sqlite(error),
         }
     }
+}
+
+fn extended(error: &rusqlite::Error) -> i32 {
+    error.sqlite_error().map_or(0, |error| error.extended_code)
+}
+
+fn at(path: &Path) -> String {
+    if path.as_os_str().is_empty() { String::new() } else { format!(" at {}", path.display()) }
 }
 
 type AfterCommit = Box<dyn FnOnce(&Feed) + Send>;
@@ -149,10 +173,18 @@ impl Store {
     /// `Newer`, `Damaged`, `Busy`, `DiskFull`, `Migration` or `Io`; the file is left as it was found.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let name_path = |error: Error| match error {
-            Error::Damaged { source, .. } => Error::Damaged { path: path.to_owned(), source },
+            Error::Damaged { cause, .. } => Error::Damaged { path: path.to_owned(), cause },
             other => other,
         };
+        health::look_before(path)?;
         let mut writer = connect(path, OpenFlags::default()).map_err(name_path)?;
+        // A connection that closes over a damaged file would write its log into it.
+        let keep_as_it_is = |connection: &Connection, keep| {
+            connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep).map(|_| ())
+        };
+        keep_as_it_is(&writer, true)?;
+        health::check(&writer, path).map_err(name_path)?;
+        keep_as_it_is(&writer, false)?;
         migrations::run(&mut writer, path).map_err(name_path)?;
         let idle = (0..READERS)
             .map(|_| connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX))
@@ -161,9 +193,10 @@ impl Store {
         let feed = Feed::new();
         let (jobs, waiting) = mpsc::channel::<Job>();
         let writer_feed = feed.clone();
+        let place = health::Place::of(path)?;
         std::thread::Builder::new()
             .name("store-writer".into())
-            .spawn(move || write_all(writer, &waiting, &writer_feed))
+            .spawn(move || write_all(writer, &place, &waiting, &writer_feed))
             .map_err(|source| Error::Io { path: path.to_owned(), source })?;
         Ok(Self {
             jobs,
@@ -206,6 +239,18 @@ impl Store {
         });
         self.jobs.send(job).map_err(|_| Error::Closed)?;
         answer.await.map_err(|_| Error::Closed)?
+    }
+
+    /// Whether the database takes writes: it is given one that changes nothing.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub async fn probe(&self) -> Result<(), Error> {
+        self.write(|tx| {
+            let version: i64 = tx.pragma_query_value(None, "user_version", |row| row.get(0))?;
+            Ok(tx.pragma_update(None, "user_version", version)?)
+        })
+        .await
     }
 
     /// Runs `work` on a read connection.
@@ -280,10 +325,14 @@ fn in_savepoint<T, E: From<Error>>(
 }
 
 /// The writer thread: takes what waits, commits it, answers.
-fn write_all(connection: Connection, waiting: &mpsc::Receiver<Job>, feed: &Feed) {
+fn write_all(connection: Connection, place: &health::Place, waiting: &mpsc::Receiver<Job>, feed: &Feed) {
     while let Ok(first) = waiting.recv() {
         let jobs: Vec<Job> = std::iter::once(first).chain(waiting.try_iter().take(BATCH - 1)).collect();
-        begin_and_run(jobs, &connection, feed);
+        if place.is_same() {
+            begin_and_run(jobs, &connection, feed);
+        } else {
+            refuse(jobs, &connection, || Error::Moved, feed);
+        }
     }
 }
 
@@ -291,7 +340,7 @@ fn begin_and_run(jobs: Vec<Job>, connection: &Connection, feed: &Feed) {
     match connection.execute_batch("BEGIN IMMEDIATE") {
         Ok(()) => run_in_one(jobs, connection, feed),
         // Without a transaction nothing may be written: dropping the jobs' answers would hide why.
-        Err(error) => refuse(jobs, connection, &error, feed),
+        Err(error) => refuse(jobs, connection, || same(&error), feed),
     }
 }
 
@@ -329,11 +378,11 @@ fn run_in_one(jobs: Vec<Job>, connection: &Connection, feed: &Feed) {
 }
 
 /// Runs jobs on a connection that refuses every write, so that each of them learns why it failed.
-fn refuse(jobs: Vec<Job>, connection: &Connection, error: &rusqlite::Error, feed: &Feed) {
+fn refuse(jobs: Vec<Job>, connection: &Connection, error: impl Fn() -> Error, feed: &Feed) {
     // A savepoint outside a transaction would begin one of its own; `query_only` keeps it from writing.
     _ = connection.pragma_update(None, "query_only", true);
     for job in jobs {
-        job(connection)(Err(same(error)), feed);
+        job(connection)(Err(error()), feed);
     }
     _ = connection.pragma_update(None, "query_only", false);
 }

@@ -85,17 +85,22 @@ pub fn by_source(connection: &Connection, source: &str) -> Result<Option<Project
         .optional()?)
 }
 
-/// Compares each counter with a recount, mends it, and says which were wrong (id, stored, counted): a defect.
-pub fn recount(tx: &Tx<'_>) -> Result<Vec<(ProjectId, i64, i64)>, Error> {
-    let mut statement = tx.prepare(
+/// The counters that differ from a recount (id, stored, counted): each is a defect.
+pub fn miscounted(connection: &Connection) -> Result<Vec<(ProjectId, i64, i64)>, Error> {
+    let mut statement = connection.prepare(
         "SELECT id, active_sandboxes, (SELECT COUNT(*) FROM sandboxes
             WHERE project = projects.id AND status = 'running' AND deleted_at IS NULL) AS counted FROM projects",
     )?;
     let rows = statement.query_map([], |row| {
         Ok((parsed::<ProjectId>(row, "id")?, row.get::<_, i64>("active_sandboxes")?, row.get::<_, i64>("counted")?))
     })?;
-    let wrong: Vec<_> =
-        rows.collect::<Result<Vec<_>, _>>()?.into_iter().filter(|(_, stored, counted)| stored != counted).collect();
+    let rows = rows.collect::<Result<Vec<_>, _>>()?;
+    Ok(rows.into_iter().filter(|(_, stored, counted)| stored != counted).collect())
+}
+
+/// Mends the counters that differ from a recount, and says which they were.
+pub fn recount(tx: &Tx<'_>) -> Result<Vec<(ProjectId, i64, i64)>, Error> {
+    let wrong = miscounted(tx)?;
     for (id, _, counted) in &wrong {
         tx.execute(
             "UPDATE projects SET active_sandboxes = :counted WHERE id = :id",

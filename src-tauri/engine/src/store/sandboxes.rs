@@ -516,6 +516,25 @@ pub fn extend(tx: &Tx<'_>, id: SandboxId, by: Duration) -> Result<(), Error> {
     Ok(())
 }
 
+/// The clock was set by `millis`: moves every time along that something is still counted from or to.
+pub fn move_times(tx: &Tx<'_>, millis: i64) -> Result<(), Error> {
+    let by = named_params! { ":by": millis };
+    tx.execute(
+        "UPDATE running_intervals SET started_at = started_at + :by WHERE ended_at IS NULL",
+        by,
+    )?;
+    tx.execute("UPDATE turns SET started_at = started_at + :by WHERE ended_at IS NULL", by)?;
+    tx.execute(
+        "UPDATE sandboxes SET expires_at = expires_at + :by, started_at = started_at + :by
+         WHERE status IN ('creating', 'running', 'paused')",
+        by,
+    )?;
+    for row in live(tx)? {
+        tx.changed(Change::Sandbox(row.id));
+    }
+    Ok(())
+}
+
 /// Stores the newest session id the agent named (`is_lost`: the stored one is none any more), and how often the agent has
 /// crashed in a row.
 pub fn set_after_turn(

@@ -119,7 +119,7 @@ fn default_branch(remote: &mut git2::Remote<'_>, source: &Source) -> Option<Stri
 }
 
 fn remote_error(address: &str, error: &git2::Error) -> Error {
-    if error.class() == git2::ErrorClass::Os && error.message().contains("No space left") {
+    if super::is_no_space(error) {
         return Error::DiskFull;
     }
     Error::Remote { address: address.to_owned(), message: error.message().to_owned() }

@@ -50,6 +50,24 @@ pub enum Error {
     Io { path: PathBuf, source: std::io::Error },
 }
 
+impl Error {
+    /// Whether there was no room. libgit2 says so only in the system's words.
+    pub fn is_disk_full(&self) -> bool {
+        match self {
+            Self::DiskFull => true,
+            Self::Git(error) => is_no_space(error),
+            Self::Io { source, .. } => {
+                matches!(source.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+            }
+            _ => false,
+        }
+    }
+}
+
+fn is_no_space(error: &git2::Error) -> bool {
+    ["No space left", "quota exceeded"].iter().any(|words| error.message().contains(words))
+}
+
 /// Makes git2 ignore this machine's and this person's configuration: an `insteadOf` or an ignore file of theirs must
 /// not change what the app does. Called once, before the first repository is opened.
 pub fn isolate_git() {

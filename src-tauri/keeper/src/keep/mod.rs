@@ -89,11 +89,11 @@ pub fn run() -> io::Result<()> {
     std::env::set_current_dir("/")?;
     let made = read_spec().and_then(|spec| match hold_lock(&spec.directory)? {
         // The lock is the keeper's life: it is let go when the process ends, and not before.
-        Some(lock) => Ok(Some((make(spec)?, lock))),
+        Some(lock) => Ok(Some(make(spec, lock)?)),
         None => Ok(None),
     });
     match made {
-        Ok(Some((sandbox, _lock))) => {
+        Ok(Some(sandbox)) => {
             let millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
             say(&Readiness::Ready { millis });
             sandbox.keep()
@@ -141,7 +141,7 @@ fn hold_lock(directory: &Path) -> io::Result<Option<fs::File>> {
 }
 
 /// Makes the sandbox, and everything that serves it.
-fn make(spec: StartSpec) -> io::Result<sandbox::Sandbox> {
+fn make(spec: StartSpec, lock: fs::File) -> io::Result<sandbox::Sandbox> {
     let directory = spec.directory.clone();
     spool::prepare(&directory)?;
     spool::settle_orphans(&directory)?;
@@ -161,7 +161,7 @@ fn make(spec: StartSpec) -> io::Result<sandbox::Sandbox> {
     let record = KeeperRecord { version: VERSION, keeper: Identity::own()?, init: jail.init().cloned() };
     spool::write_at_once(&directory, spool::RECORD, &serde_json::to_vec(&record)?)?;
     let server = server::start(socket::bind(&directory)?, events.clone())?;
-    let surroundings = sandbox::Surroundings { variables, server, gateway, gateway_port: model.port() };
+    let surroundings = sandbox::Surroundings { lock, variables, server, gateway, gateway_port: model.port() };
     sandbox::Sandbox::new(spec, jail, surroundings, (events, inbox))
 }
 

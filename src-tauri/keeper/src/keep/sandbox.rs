@@ -36,8 +36,9 @@ const TURN_GRACE: Duration = Duration::from_secs(5);
 /// How long the turns' exits may take to be written once everything is killed. Longer only if the disk is full.
 const SETTLE_LIMIT: Duration = Duration::from_secs(10);
 
-/// The longest sleep: how late a time-out can come after the machine slept.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// The longest sleep: how late a time-out can come after the machine slept, and how long a keeper goes on whose folder
+/// was deleted.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// What the sandbox hears.
 #[derive(Debug)]
@@ -54,6 +55,8 @@ pub(super) enum Event {
 
 /// What serves a sandbox.
 pub(super) struct Surroundings {
+    /// The keeper's life, as others see it.
+    pub lock: fs::File,
     /// For every turn.
     pub variables: HashMap<String, String>,
     pub server: Server,
@@ -129,6 +132,7 @@ impl Sandbox {
                 Err(RecvTimeoutError::Disconnected) => unreachable!("the sandbox holds a sender itself"),
             }
             self.look_at_the_time();
+            self.look_at_the_folder();
             if self.is_settled() {
                 return self.finish();
             }
@@ -342,6 +346,14 @@ impl Sandbox {
                     self.begin_ending(EndReason::TimedOut);
                 }
             }
+        }
+    }
+
+    /// Where the sandbox's folder was deleted nobody can find it any more: it must not live on unseen.
+    fn look_at_the_folder(&mut self) {
+        if self.ending.is_none() && !spool::is_in_place(&self.around.lock, &self.spec.directory) {
+            sys::note("the sandbox's folder was deleted from outside");
+            self.begin_ending(EndReason::Terminated);
         }
     }
 

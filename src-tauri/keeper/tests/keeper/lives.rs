@@ -197,3 +197,13 @@ fn a_logout_ends_turns_as_a_person_would() {
     sandbox.wait_until_gone();
     assert_eq!(sandbox.ended().unwrap().reason, EndReason::Terminated);
 }
+
+#[test]
+fn a_keeper_whose_folder_was_deleted_does_not_live_on_unseen() {
+    let mut sandbox = Sandbox::start();
+    let turn = sandbox.begin("trap '' TERM; echo busy; while :; do sleep 4711.7; done");
+    sandbox.wait_for_output(&turn, "busy");
+    fs::remove_dir_all(&sandbox.directory).unwrap();
+    sandbox.wait_until_gone();
+    assert!(Sandbox::processes_with("4711.7").is_empty(), "nobody is left");
+}

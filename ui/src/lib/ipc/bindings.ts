@@ -144,7 +144,7 @@ export type DoctorReport = {
 export type DoctorState = "ok" | "warning" | "failed" | "notFound";
 
 /**  Every code there is. */
-export type ErrorCode = "notFound" | "invalid" | "notARepository" | "emptyRepository" | "bareRepository" | "pathMissing" | "pathIsFile" | "illegalState" | "workflowSandbox" | "missingCli" | "missingKey" | "noKeychain" | "noJail" | "unsupported" | "databaseBusy" | "databaseNewer" | "databaseDamaged" | "diskFull" | "network" | "alreadyOpen" | "shuttingDown" | "internal";
+export type ErrorCode = "notFound" | "invalid" | "notARepository" | "emptyRepository" | "bareRepository" | "pathMissing" | "pathIsFile" | "illegalState" | "workflowSandbox" | "missingCli" | "missingKey" | "noKeychain" | "noJail" | "unsupported" | "databaseBusy" | "databaseNewer" | "databaseDamaged" | "diskFull" | "dataFolder" | "network" | "alreadyOpen" | "shuttingDown" | "internal";
 
 export type ErrorKind = "missing_cli" | "missing_key" | "rejected_key" | "permission" | "billing" | "rate_limited" | "overloaded" | "context_too_long" | "limit_reached" | "network" | "session_not_found" | "interrupted" | "crashed" | "other";
 

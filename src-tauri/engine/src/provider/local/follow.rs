@@ -10,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 use courier_keeper::{
-    protocol::{Request, SPOOL_CAP},
+    protocol::{Request, Response, SPOOL_CAP},
     spool::{self, ExitRecord},
 };
 
@@ -90,6 +90,10 @@ impl SpoolFollower {
             // Looked at everything once more after it was gone.
             None => return Ok(Some(Look::Ended(Exit::Unknown))),
             Some(at) if at.elapsed() < KEEPER_PERIOD => {}
+            // Nobody writes `exit` into a folder that was deleted; whether it ended, only the keeper can say.
+            Some(_) if !self.place.try_exists().map_err(|source| unreadable(&self.place, source))? => {
+                return Ok(Some(Look::Deleted));
+            }
             Some(_) => {
                 self.keeper_seen = keeper::is_kept(&self.directory)?.then(Instant::now);
                 if self.keeper_seen.is_none() {
@@ -116,7 +120,18 @@ impl SpoolFollower {
     }
 }
 
+/// Whether the keeper still copies a turn's output.
+fn is_open(directory: &Path, turn: &str) -> Result<bool, Error> {
+    match keeper::ask_blocking(directory, &Request::Status, &[]) {
+        Ok(Response::Status(status)) => Ok(status.turns.iter().any(|open| open.turn == turn)),
+        Ok(other) => Err(keeper::unexpected(other)),
+        Err(Error::Gone) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 enum Look {
+    Deleted,
     Bytes { index: usize, count: u64 },
     Ended(Exit),
 }
@@ -138,6 +153,11 @@ impl Follower for SpoolFollower {
                     let stream = tail.stream;
                     self.allow();
                     return Ok(SpoolEvent::Bytes { stream, bytes });
+                }
+                Some(Look::Deleted) => {
+                    let (directory, turn) = (self.directory.clone(), self.turn.clone());
+                    let is_open = blocking(move || is_open(&directory, &turn)).await?;
+                    self.keeper_seen = is_open.then(Instant::now);
                 }
                 None => self.ticks.next().await,
             }

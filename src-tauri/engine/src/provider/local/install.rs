@@ -24,11 +24,17 @@ pub(super) fn install(program: &Path, keepers: &Path) -> Result<PathBuf, Error> 
 fn write(folder: &Path, copy: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let draft = folder.join(format!(".new-{}", uuid::Uuid::new_v4()));
-    fs::write(&draft, bytes)?;
+    write_draft(&draft, bytes).and_then(|()| fs::rename(&draft, copy)).inspect_err(|_| {
+        // On a full disk every attempt would leave one more.
+        _ = fs::remove_file(&draft);
+    })
+}
+
+fn write_draft(draft: &Path, bytes: &[u8]) -> io::Result<()> {
+    fs::write(draft, bytes)?;
     #[cfg(unix)]
-    fs::set_permissions(&draft, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
-    fs::File::open(&draft)?.sync_all()?;
-    fs::rename(&draft, copy)
+    fs::set_permissions(draft, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    fs::File::open(draft)?.sync_all()
 }
 
 /// FNV-1a: it tells builds apart, and need not withstand anybody (whoever can write here can write the app).

@@ -56,6 +56,11 @@ pub(super) async fn start(program: &Path, spec: StartSpec) -> Result<(), Error> 
     let cause = match readiness.await {
         Ok(Ok(line)) => match serde_json::from_str(&line) {
             Ok(Readiness::Ready { .. } | Readiness::AlreadyKept) => return Ok(()),
+            // A cause crosses as words; this one a person can do something about.
+            Ok(Readiness::Failed { cause }) if cause.contains("No space left") => {
+                let source = io::ErrorKind::StorageFull.into();
+                return Err(Error::Io { what: "starting the keeper".to_owned(), source });
+            }
             Ok(Readiness::Failed { cause }) => cause,
             Err(_) => "it ended before it was ready".to_owned(),
         },
@@ -95,7 +100,7 @@ pub(super) async fn ask(directory: PathBuf, request: Request, body: Vec<u8>) -> 
 }
 
 #[cfg(unix)]
-fn ask_blocking(directory: &Path, request: &Request, body: &[u8]) -> Result<Response, Error> {
+pub(super) fn ask_blocking(directory: &Path, request: &Request, body: &[u8]) -> Result<Response, Error> {
     let deadline = Instant::now() + SOCKET_LIMIT;
     loop {
         let error = match courier_keeper::client::ask(directory, request, body, ANSWER_LIMIT) {
@@ -119,7 +124,7 @@ fn ask_blocking(directory: &Path, request: &Request, body: &[u8]) -> Result<Resp
 }
 
 #[cfg(not(unix))]
-fn ask_blocking(_directory: &Path, _request: &Request, _body: &[u8]) -> Result<Response, Error> {
+pub(super) fn ask_blocking(_directory: &Path, _request: &Request, _body: &[u8]) -> Result<Response, Error> {
     Err(Error::Unsupported)
 }
 

@@ -153,6 +153,24 @@ impl Provider for Local {
         }
     }
 
+    async fn fault(&self, id: &ProviderId) -> Option<String> {
+        let directory = self.find(id).ok()?;
+        let look = move || Ok(["workspace", "home"].into_iter().find(|name| is_gone(&directory.join(name))));
+        blocking(look).await.ok()?.map(|folder| format!("its {folder} folder was deleted from outside"))
+    }
+
+    async fn hindrance(&self, id: &ProviderId, turn: TurnId) -> Option<String> {
+        // Whether it answers at all is asked elsewhere.
+        let Ok(Response::Status(status)) = self.ask(id, Request::Status).await else { return None };
+        let turn = turn.to_string();
+        let blocked = status.turns.into_iter().find(|open| open.turn == turn)?.blocked?;
+        Some(if blocked.contains("No space left") {
+            "the disk is full; the agent waits until there is room".to_owned()
+        } else {
+            format!("what it prints cannot be written, and it waits: {blocked}")
+        })
+    }
+
     async fn pause(&self, id: &ProviderId) -> Result<(), Error> {
         self.done(id, Request::Pause).await
     }
@@ -269,6 +287,11 @@ fn start_spec(spec: &Provision, jail: &Jail) -> StartSpec {
         bwrap: jail.program.clone(),
         bwrap_version: jail.version,
     }
+}
+
+/// Certainly: what cannot be looked at may be there.
+fn is_gone(path: &Path) -> bool {
+    path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
 }
 
 fn has_timed_out(directory: &Path) -> bool {

@@ -1,0 +1,155 @@
+//! A sandbox whose owner could not store what it decided: the database is full, held by another program, or gone.
+//!
+//! The owner is given up, since what it knows may be ahead of what is stored, and another one goes on from the database
+//! once that takes writes again. Nothing is read from the spool meanwhile, so nothing is lost. Whoever asks is told why;
+//! a stop is passed on to the agent at once, and owed.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::mpsc, time::Instant};
+
+use super::{
+    Surroundings,
+    actor::{Actor, Request},
+    hindrances,
+};
+use crate::{
+    agent::Agent,
+    engine::Error,
+    model::TurnId,
+    provider::{Provider, ProviderId, TurnSignal},
+    store::{self, SandboxRow},
+};
+
+/// How long to wait before the database is tried again: at first, and at most.
+const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(15);
+
+/// Owns a sandbox until it has ended or the engine shuts down.
+pub(super) async fn own(
+    around: Surroundings,
+    row: SandboxRow,
+    agent: &'static dyn Agent,
+    provider: Arc<dyn Provider>,
+    mut inbox: mpsc::Receiver<Request>,
+) {
+    let mut blocked = Blocked { around, row, provider, turn: None, stops: 0, wait: SHORTEST };
+    loop {
+        let began = Instant::now();
+        let (around, row, provider) = (blocked.around.clone(), blocked.row.clone(), blocked.provider.clone());
+        let mut actor = Actor::new(around, row, agent, provider, inbox, blocked.stops > 0);
+        let Err(error) = actor.run().await else {
+            blocked.tell(None);
+            return;
+        };
+        inbox = actor.leave(&mut blocked.row, &mut blocked.turn);
+        let is_new_stop = actor.owes_stop && blocked.stops == 0;
+        blocked.stops = if actor.owes_stop { blocked.stops.max(1) } else { 0 };
+        drop(actor);
+        if blocked.around.shutdown.is_cancelled() || matches!(error, store::Error::NotFound(_) | store::Error::Closed) {
+            return;
+        }
+        // What works for a while and fails again is not what fails at once.
+        blocked.wait = if began.elapsed() > LONGEST { SHORTEST } else { (blocked.wait * 2).min(LONGEST) };
+        tracing::error!(sandbox = %blocked.row.id, %error, "the sandbox waits for the database");
+        blocked.tell(Some(hindrances::not_stored(&error)));
+        if is_new_stop {
+            blocked.end_agent();
+        }
+        if !blocked.hold(&mut inbox, error).await {
+            return;
+        }
+        blocked.tell(None);
+    }
+}
+
+/// What is known while nothing can be stored.
+struct Blocked {
+    around: Surroundings,
+    row: SandboxRow,
+    provider: Arc<dyn Provider>,
+    /// The turn that was open last.
+    turn: Option<TurnId>,
+    /// How often a stop was asked for that is not recorded.
+    stops: u32,
+    wait: Duration,
+}
+
+impl Blocked {
+    /// Answers until the database takes writes again; `false`: the engine shuts down.
+    async fn hold(&mut self, inbox: &mut mpsc::Receiver<Request>, mut error: store::Error) -> bool {
+        let shutdown = self.around.shutdown.clone();
+        loop {
+            let store = self.around.store.clone();
+            let wait = self.wait;
+            let probe = async move {
+                tokio::time::sleep(wait).await;
+                store.probe().await
+            };
+            tokio::pin!(probe);
+            loop {
+                tokio::select! {
+                    biased;
+                    () = shutdown.cancelled() => return false,
+                    request = inbox.recv() => match request {
+                        Some(request) => self.answer(request, &error),
+                        // The supervisor is gone, and with it the engine.
+                        None => return false,
+                    },
+                    found = &mut probe => match found {
+                        Ok(()) => return true,
+                        Err(newest) => {
+                            error = newest;
+                            break;
+                        }
+                    },
+                }
+            }
+            self.wait = SHORTEST;
+            self.tell(Some(hindrances::not_stored(&error)));
+        }
+    }
+
+    fn answer(&mut self, request: Request, error: &store::Error) {
+        let reply = match request {
+            Request::LookAtQueue | Request::Check => return,
+            Request::Stop(reply) => {
+                self.stops += 1;
+                self.end_agent();
+                // The asker may be gone; the stop is owed all the same.
+                _ = reply.send(Err(Error::stop_is_owed(error)));
+                return;
+            }
+            Request::Interrupt { reply, .. }
+            | Request::Extend(_, reply)
+            | Request::Pause(reply)
+            | Request::Resume(reply)
+            | Request::GiveUp(reply) => reply,
+        };
+        _ = reply.send(Err(Error::not_stored(error)));
+    }
+
+    /// Ends what runs without recording it: asked for once more, without a grace.
+    fn end_agent(&self) {
+        let signal = if self.stops > 1 { TurnSignal::Kill } else { TurnSignal::Interrupt };
+        let (provider, around, known, sandbox) =
+            (self.provider.clone(), self.around.clone(), self.turn, self.row.id);
+        let Some(id) = self.row.provider_id.clone().map(ProviderId) else { return };
+        let (shutdown, store) = (around.shutdown.clone(), around.store);
+        around.tasks.spawn(async move {
+            let ended = async {
+                // Reading works in most of these cases.
+                let open = store.read(move |connection| store::turns::open(connection, sandbox)).await;
+                let Some(turn) = open.ok().flatten().map(|turn| turn.id).or(known) else { return };
+                if let Err(error) = provider.signal(&id, turn, signal).await {
+                    tracing::warn!(%sandbox, %error, "the turn could not be told to end");
+                }
+            };
+            shutdown.run_until_cancelled(ended).await;
+        });
+    }
+
+    fn tell(&self, words: Option<String>) {
+        self.around.hindrances.set(self.around.store.feed(), self.row.id, words);
+    }
+}
