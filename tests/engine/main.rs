@@ -13,6 +13,8 @@ mod courier;
 #[cfg(test)]
 mod life;
 #[cfg(test)]
+mod prove;
+#[cfg(test)]
 mod store;
 #[cfg(test)]
 mod transcript;

@@ -8,3 +8,4 @@ pub mod models;
 pub mod processes;
 pub mod provider;
 pub mod repositories;
+pub mod trouble;
