@@ -12,7 +12,6 @@ use rusqlite::{Connection, OpenFlags, Row};
 #[derive(Clone, Debug)]
 pub struct SandboxView {
     pub id: String,
-    pub title: String,
     pub lifecycle: Lifecycle,
 }
 
@@ -84,11 +83,24 @@ impl Audit {
         Self { connection, legal, moves, ended, turn_ends, problems: Vec::new() }
     }
 
-    /// Goes on with what another one remembers, over a connection of its own.
+    /// Whether the file is a database that was made whole.
+    #[cfg(target_os = "linux")]
+    pub fn has_tables(database: &Path) -> bool {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let Ok(connection) = Connection::open_with_flags(database, flags) else { return false };
+        connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).is_ok_and(|version| version > 0)
+    }
+
+    /// Lets go of the file, and remembers what it saw.
+    #[cfg(target_os = "linux")]
+    pub fn closed(self) -> Self {
+        Self { connection: Connection::open_in_memory().unwrap(), ..self }
+    }
+
+    /// Looks at the file again.
+    #[cfg(target_os = "linux")]
     pub fn again(self, database: &Path) -> Self {
         let (ended, turn_ends) = (self.ended, self.turn_ends);
-        // A connection that is closed after the file was recovered may be the last: it goes first.
-        drop(self.connection);
         Self { ended, turn_ends, ..Self::of(database) }
     }
 
@@ -130,7 +142,7 @@ impl Audit {
                 activity: Activity::from_code(&activity).unwrap(),
                 ending: ending.map(|code| Ending::from_code(&code).expect("an ending")),
             };
-            let view = SandboxView { id: row.get("id")?, title: row.get("title")?, lifecycle };
+            let view = SandboxView { id: row.get("id")?, lifecycle };
             let is_there = |column: &str| row.get::<_, rusqlite::types::Value>(column).map(|v| v != rusqlite::types::Value::Null);
             let there = [is_there("error_kind")?, is_there("ended_at")?, is_there("expires_at")?, is_there("remaining_ms")?];
             let remaining: Option<i64> = row.get("remaining_ms")?;

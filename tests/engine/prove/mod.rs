@@ -2,6 +2,8 @@
 //! seed makes the same choices again.
 
 mod audit;
+#[cfg(target_os = "linux")]
+mod crash;
 mod life;
 
 /// What a proof was asked for: `COURIER_SEED` replays it, `COURIER_PROOF_SIZE` makes it longer or shorter.
