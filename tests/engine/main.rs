@@ -17,6 +17,8 @@ mod courier;
 mod gateway;
 mod life;
 #[cfg(test)]
+mod prove;
+#[cfg(test)]
 mod store;
 #[cfg(test)]
 mod transcript;

@@ -136,7 +136,7 @@ impl Engine {
             shutdown: CancellationToken::new(),
         };
         let supervisor = Supervisor::start(around.clone()).await?;
-        jobs::start(&around);
+        jobs::start(&around, &supervisor);
         Ok(Self { around, supervisor, _lock: Arc::new(lock) })
     }
 

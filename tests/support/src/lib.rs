@@ -10,3 +10,4 @@ pub mod provider;
 pub mod repositories;
 #[cfg(target_os = "linux")]
 pub mod small_disk;
+pub mod trouble;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{
     provider::ProviderId,
-    sandbox::Surroundings,
+    sandbox::{Supervisor, Surroundings},
     store::{self, jobs, sandboxes},
 };
 
@@ -13,21 +13,27 @@ use crate::{
 const TICK: Duration = Duration::from_secs(30);
 
 /// Runs due jobs until the engine shuts down.
-pub(super) fn start(around: &Surroundings) {
-    let worker = around.clone();
+pub(super) fn start(around: &Surroundings, supervisor: &Supervisor) {
+    let (worker, supervisor) = (around.clone(), supervisor.clone());
     around.tasks.spawn(async move {
         let mut ticker = tokio::time::interval(TICK);
         ticker.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        while worker.shutdown.run_until_cancelled(ticker.tick()).await.is_some() {
-            if let Err(error) = run_due(&worker).await {
+        let shutdown = worker.shutdown.clone();
+        while shutdown.run_until_cancelled(ticker.tick()).await.is_some() {
+            // What is broken off is still due at the next start.
+            if let Some(Err(error)) = shutdown.run_until_cancelled(run_due(&worker, &supervisor)).await {
                 tracing::warn!(%error, "jobs could not be run; trying again");
             }
         }
     });
 }
 
-async fn run_due(around: &Surroundings) -> Result<(), store::Error> {
+async fn run_due(around: &Surroundings, supervisor: &Supervisor) -> Result<(), store::Error> {
     for sandbox in around.store.read(jobs::due_destroys).await? {
+        if supervisor.has_owner(sandbox) {
+            // It was given up while it was being made: what arrives after a destroy would stay.
+            continue;
+        }
         let row = around.store.read(move |connection| sandboxes::get(connection, sandbox)).await?;
         let Some(provider) = around.provider(row.provider) else { continue };
         let id = ProviderId(row.provider_id.unwrap_or_else(|| sandbox.to_string()));

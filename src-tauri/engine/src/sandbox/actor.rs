@@ -31,6 +31,8 @@ use crate::{
 const INBOX: usize = 64;
 /// How much time a sandbox gets that is resumed after its time was over.
 const RESUMED: Duration = Duration::from_secs(15 * 60);
+/// How long to wait before a sandbox whose time is over, and that could not be paused, is paused again.
+const PAUSE_AGAIN: Duration = Duration::from_secs(5);
 
 /// What can be asked of an actor.
 #[derive(Debug)]
@@ -58,6 +60,8 @@ type Reply = oneshot::Sender<Result<(), Error>>;
 #[derive(Debug)]
 pub(super) enum Done {
     Provisioned(Result<sandboxes::Provisioned, SandboxError>),
+    /// What there is of a sandbox of an earlier life; `None`: it was stopped before that was known.
+    Rejoined(Option<Rejoined>),
     /// What there is after a revival.
     Revived(Result<Presence, provider::Error>),
     /// What the provider says after a pause or a resume; an error means nobody knows.
@@ -88,8 +92,8 @@ pub(super) struct Actor {
     /// When the running time is over, by the clock that never jumps.
     expiry: Option<Instant>,
     pub(super) is_checking: bool,
-    /// A sandbox is being made or revived. Cancelled, that stops at the next safe point and still reports back: only
-    /// then is it known what there is to destroy.
+    /// A sandbox is being made, looked for or revived. Cancelled, that stops at the next safe point and still reports
+    /// back: only then is it known what there is to destroy, and so the owner of one that was given up waits for it.
     pub(super) making: Option<CancellationToken>,
     /// The last turn did not end by itself: its sandbox may be gone, and took work with it.
     pub(super) was_cut_off: bool,
@@ -174,7 +178,7 @@ impl Actor {
             self.take_up().await?;
         }
         let shutdown = self.around.shutdown.clone();
-        while self.row.lifecycle.status.is_live() {
+        while self.row.lifecycle.status.is_live() || self.making.is_some() {
             let flush_at = self.turn.flush_at();
             tokio::select! {
                 biased;
@@ -237,6 +241,11 @@ impl Actor {
                 _ = reply.send(answer.as_ref().copied().map_err(Error::not_stored));
                 return answer;
             }
+            Request::Extend(_, reply) if !self.row.lifecycle.status.is_live() => {
+                let ended = Error::illegal_state(&self.row.lifecycle, "takes no more time", "Run it again instead.");
+                _ = reply.send(Err(ended));
+                return Ok(());
+            }
             Request::Extend(by, reply) => {
                 let answer = self.extend(by).await;
                 _ = reply.send(answer.as_ref().copied().map_err(Error::not_stored));
@@ -279,9 +288,9 @@ impl Actor {
                 self.around.store.write(move |tx| sandboxes::set_provisioned(tx, id, &known)).await?;
                 self.making_ended();
                 self.happen(Event::Provisioned, None).await?;
-                if let Some(expires_at) = self.row.expires_at {
+                if let Some(left) = self.time_left() {
                     // The time of the set-up is not the sandbox's.
-                    self.give_time(expires_at.since(self.around.clock.now()));
+                    self.give_time(left);
                 }
                 Ok(())
             }
@@ -293,6 +302,15 @@ impl Actor {
                 self.making_ended();
                 if self.ending.is_some() { Ok(()) } else { self.found(found).await }
             }
+            Done::Rejoined(found) => {
+                self.making_ended();
+                match found {
+                    Some(found) if self.ending.is_none() => self.rejoined(found).await,
+                    Some(_) | None => Ok(()),
+                }
+            }
+            // Being looked for or revived, it may seem gone: what comes of that says what is true.
+            Done::Found(_) if self.making.is_some() => Ok(()),
             Done::Found(found) => self.found(found).await,
             Done::Checked(asked, found) => {
                 self.is_checking = false;
@@ -332,11 +350,15 @@ impl Actor {
         };
         if to != from {
             self.take_in_clock().await?;
-            let is_cleanup_owed = effect == Effect::Release && !to.status.is_live();
+            if effect == Effect::DestroyLater {
+                // First, since nobody looks for an open turn behind a sandbox that has ended.
+                self.lose_turn().await?;
+            }
+            let is_cleanup_owed = matches!(effect, Effect::Release | Effect::DestroyLater) && !to.status.is_live();
             self.advance(from, to, error, is_cleanup_owed).await?;
             self.note_pause(from.status).await?;
-            if let (Status::Paused, Some(expires_at)) = (from.status, self.row.expires_at) {
-                self.give_time(expires_at.since(self.around.clock.now()));
+            if let (Status::Paused, Some(left)) = (from.status, self.time_left()) {
+                self.give_time(left);
             }
         }
         self.owe(effect).await
@@ -396,7 +418,8 @@ impl Actor {
             Effect::Wake => self.suspend(false),
             Effect::SaveThenDestroy => self.begin_ending().await?,
             Effect::DestroyNow | Effect::Release => self.destroy(),
-            Effect::DestroyLater => self.destroy_later().await?,
+            // Recorded as a job, together with the state.
+            Effect::DestroyLater => {}
         }
         Ok(())
     }
@@ -420,10 +443,15 @@ impl Actor {
             })
             .await?;
         self.rearm();
-        if let Some(expires_at) = self.row.expires_at {
-            self.give_time(expires_at.since(self.around.clock.now()));
+        if let Some(left) = self.time_left() {
+            self.give_time(left);
         }
         Ok(())
+    }
+
+    /// How much running time is left, while it runs. A clock that jumped back gives no more than there ever was.
+    fn time_left(&self) -> Option<Duration> {
+        self.row.expires_at.map(|at| at.since(self.around.clock.now()).min(self.row.timeout))
     }
 
     /// Tells the provider how much running time is left from now on.
@@ -449,8 +477,12 @@ impl Actor {
     }
 
     pub(super) fn rearm(&mut self) {
-        self.expiry = match (self.row.lifecycle.status, self.row.expires_at) {
-            (Status::Running, Some(at)) => Some(Instant::now() + at.since(self.around.clock.now())),
+        self.expiry = match (self.row.lifecycle.status, self.time_left()) {
+            // It was asked to pause already: at once would be again and again.
+            (Status::Running, Some(Duration::ZERO)) if self.row.on_timeout == OnTimeout::Pause => {
+                Some(Instant::now() + PAUSE_AGAIN)
+            }
+            (Status::Running, Some(left)) => Some(Instant::now() + left),
             _ => None,
         };
     }

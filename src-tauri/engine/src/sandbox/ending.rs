@@ -129,8 +129,12 @@ impl Actor {
             return Ok(());
         }
         match result {
-            Ok(()) | Err(provider::Error::Gone) if self.turn.ingest().is_some() && !self.has_read_out => {
+            Ok(()) | Err(provider::Error::Gone) if !self.has_read_out => {
                 self.has_read_out = true;
+                self.follow_what_is_left().await?;
+                if !self.turn.is_open() {
+                    return self.all_is_over().await;
+                }
                 self.ending = Some(Ending::ReadingOut { until: Instant::now() + LAST_OUTPUT });
                 Ok(())
             }
@@ -148,13 +152,6 @@ impl Actor {
         self.ending = None;
         self.lose_turn().await?;
         self.happen(Event::Destroyed, None).await
-    }
-
-    /// Something may still run where nobody can reach it: a durable job keeps trying.
-    pub(super) async fn destroy_later(&mut self) -> Result<(), store::Error> {
-        self.lose_turn().await?;
-        let (sandbox, now) = (self.row.id, self.around.clock.now());
-        self.around.store.write(move |tx| store::jobs::insert_destroy(tx, sandbox, now)).await
     }
 
     async fn set_step(&mut self, step: &'static str) -> Result<(), store::Error> {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     model::{Activity, Event, Status},
-    provider::{self, Presence},
+    provider::{self, Presence, Provider, ProviderId},
     store::{self, SandboxError, sandboxes},
 };
 
@@ -18,6 +18,13 @@ use crate::{
 const REVIVE_AGAIN: Duration = Duration::from_secs(30);
 /// How long to wait before a provider that did not answer is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
+
+/// What the provider says of a sandbox of an earlier life.
+#[derive(Debug)]
+pub(super) struct Rejoined {
+    fault: Option<String>,
+    presence: Result<Presence, provider::Error>,
+}
 
 /// What a closer look at a sandbox that runs has found.
 #[derive(Debug)]
@@ -27,14 +34,24 @@ pub(super) struct Examined {
 }
 
 impl Actor {
-    /// A sandbox of an earlier life: asks the provider, and believes it.
+    /// A sandbox of an earlier life: asks the provider. A stop does not wait for its answer.
     pub(super) async fn rejoin(&mut self) -> Result<(), store::Error> {
         let Some(id) = self.provider_id() else { return self.happen(Event::FoundGone, None).await };
-        if let Some(fault) = self.provider.fault(&id).await {
+        let (provider, stopped) = (self.provider.clone(), self.begin_making());
+        self.run_effect(async move {
+            let asking = async { Rejoined { fault: provider.fault(&id).await, presence: provider.inspect(&id).await } };
+            Done::Rejoined(stopped.run_until_cancelled(asking).await)
+        });
+        Ok(())
+    }
+
+    /// What the provider says of a sandbox of an earlier life; it is believed.
+    pub(super) async fn rejoined(&mut self, found: Rejoined) -> Result<(), store::Error> {
+        if let Some(fault) = found.fault {
             self.join_turn(false).await?;
             return self.has_fault(fault).await;
         }
-        match self.provider.inspect(&id).await {
+        match found.presence {
             Ok(Presence::Gone { timed_out: true }) => {
                 self.join_turn(false).await?;
                 let event =
@@ -106,7 +123,10 @@ impl Actor {
             Ok(Presence::Gone { .. }) => {
                 self.join_turn(false).await?;
                 if self.turn.is_open() {
-                    // What it printed is in the spool; its end asks again.
+                    // What it printed is in the spool; its end asks again, but not while it is being paused or resumed.
+                    if matches!(self.row.lifecycle.activity, Activity::Pausing | Activity::Resuming) {
+                        self.ask_again();
+                    }
                     let id = self.row.id;
                     return self.around.store.write(move |tx| sandboxes::set_unsaved(tx, id)).await;
                 }
@@ -132,13 +152,16 @@ impl Actor {
             if let Err(error) = &asked {
                 tracing::warn!(%error, pause, "a pause or resume failed; asking what is true");
             }
-            loop {
-                match provider.inspect(&id).await {
-                    Ok(found) => return Done::Found(Ok(found)),
-                    Err(error) => tracing::warn!(%error, "the provider did not answer; asking again"),
-                }
-                tokio::time::sleep(ASK_AGAIN).await;
-            }
+            Done::Found(Ok(truth(provider.as_ref(), &id).await))
+        });
+    }
+
+    fn ask_again(&self) {
+        let Some(id) = self.provider_id() else { return };
+        let provider = self.provider.clone();
+        self.run_effect(async move {
+            tokio::time::sleep(ASK_AGAIN).await;
+            Done::Found(Ok(truth(provider.as_ref(), &id).await))
         });
     }
 
@@ -214,5 +237,16 @@ impl Actor {
         }
         self.rearm();
         Ok(())
+    }
+}
+
+/// Asks until the provider answers.
+async fn truth(provider: &dyn Provider, id: &ProviderId) -> Presence {
+    loop {
+        match provider.inspect(id).await {
+            Ok(found) => return found,
+            Err(error) => tracing::warn!(%error, "the provider did not answer; asking again"),
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
     }
 }

@@ -91,6 +91,12 @@ impl Supervisor {
         }
     }
 
+    /// Whether a sandbox has an owner, who sees to whatever is owed.
+    pub(crate) fn has_owner(&self, id: SandboxId) -> bool {
+        let actors = self.actors.lock().unwrap_or_else(PoisonError::into_inner);
+        actors.get(&id).is_some_and(|handle| !handle.inbox.is_closed())
+    }
+
     /// Every owner there is; those that have ended are forgotten.
     fn handles(&self) -> Vec<Handle> {
         let mut actors = self.actors.lock().unwrap_or_else(PoisonError::into_inner);

@@ -186,6 +186,20 @@ impl Actor {
         Ok(())
     }
 
+    /// Nothing runs any more: the turn that is recorded as open is read to its end, whether it was followed already, is
+    /// just being started, or was never taken up. One that never began ends as interrupted.
+    pub(super) async fn follow_what_is_left(&mut self) -> Result<(), store::Error> {
+        match &self.turn {
+            Turn::Open(_) => Ok(()),
+            Turn::Starting(turn) => {
+                let turn = turn.clone();
+                self.start(turn, String::new(), Joining::OnlyFollow);
+                Ok(())
+            }
+            Turn::None => self.join_turn(false).await,
+        }
+    }
+
     /// Starts a turn's process, or finds the one that was started, and follows its spool.
     fn start(&mut self, turn: TurnRow, prompt: String, joining: Joining) {
         let (around, agent, provider) = (self.around.clone(), self.agent, self.provider.clone());
@@ -261,10 +275,11 @@ impl Actor {
         }
     }
 
-    /// A new follower for a turn whose old one failed.
+    /// A new follower for a turn whose old one failed. One that is followed needs no other, which would begin elsewhere.
     fn follow_with(&mut self, start: TurnStart) -> Result<(), store::Error> {
         if let (Turn::Open(reading), Ok(started)) = (&mut self.turn, start.result)
             && reading.ingest.turn.id == start.turn
+            && reading.follower.0.is_none()
         {
             reading.follower.0 = Some(started.follower);
         }
@@ -294,9 +309,15 @@ impl Actor {
 
     /// Ends the open turn, unless it is the one of message `sparing`; without one this changes nothing.
     pub(super) async fn interrupt(&mut self, sparing: Option<MessageId>) -> Result<(), store::Error> {
-        let Some(row) = self.turn.row().filter(|row| Some(row.message) != sparing) else { return Ok(()) };
-        let turn = row.id;
-        self.around.store.write(move |tx| turns::set_interrupted(tx, turn)).await?;
+        let id = self.row.id;
+        // Also one that is recorded and was not taken by the provider yet.
+        let interrupted = self.around.store.write(move |tx| {
+            let open = turns::open(tx, id)?.filter(|turn| Some(turn.message) != sparing);
+            open.map(|turn| turns::set_interrupted(tx, turn.id)).transpose()
+        });
+        if interrupted.await?.is_none() {
+            return Ok(());
+        }
         match &mut self.turn {
             Turn::Open(reading) => reading.ingest.turn.is_interrupted = true,
             // It is told once it has started.

@@ -329,6 +329,7 @@ pub fn list(connection: &Connection, query: &Query) -> Result<Page, Error> {
 /// Moves a sandbox on, unless another writer was first: status, its times, its interval and its transition, at once.
 ///
 /// Running time is counted here: it begins with `running`, stands still when that ends, and goes on from what was left.
+/// The clock may jump: more is never left than was ever given, and no interval begins before the last one ended.
 pub fn advance(
     tx: &Tx<'_>,
     id: SandboxId,
@@ -352,7 +353,7 @@ pub fn advance(
             expires_at = CASE WHEN :begins THEN :at + COALESCE(remaining_ms, timeout_ms)
                               WHEN :pauses THEN NULL ELSE expires_at END,
             remaining_ms = CASE WHEN :begins OR :ends THEN NULL
-                                WHEN :pauses THEN MAX(expires_at - :at, 0) ELSE remaining_ms END,
+                                WHEN :pauses THEN MIN(MAX(expires_at - :at, 0), timeout_ms) ELSE remaining_ms END,
             ended_at = CASE WHEN :ends THEN :at ELSE ended_at END
          WHERE id = :id AND status = :was AND activity = :doing",
         )?
@@ -377,7 +378,8 @@ pub fn advance(
     }
     if begins {
         tx.execute(
-            "INSERT INTO running_intervals (sandbox, started_at) VALUES (:sandbox, :at)
+            "INSERT INTO running_intervals (sandbox, started_at)
+             SELECT :sandbox, MAX(:at, COALESCE(MAX(ended_at), :at)) FROM running_intervals WHERE sandbox = :sandbox
              ON CONFLICT (sandbox, started_at) DO UPDATE SET ended_at = NULL",
             named_params! { ":sandbox": id.to_string(), ":at": at.millis() },
         )?;
