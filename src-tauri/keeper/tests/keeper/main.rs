@@ -4,8 +4,12 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails, and its helpers are tests too")]
 
 mod isolation;
+mod kernel;
+mod leftovers;
 mod lives;
 mod network;
+mod proof;
+mod reach;
 mod spools;
 mod support;
 mod turns;
