@@ -11,9 +11,14 @@ mod canary;
 #[cfg(target_os = "linux")]
 mod courier;
 #[cfg(test)]
+#[cfg(target_os = "linux")]
+mod isolation;
+#[cfg(test)]
 mod life;
 #[cfg(test)]
 mod store;
+#[cfg(test)]
+mod threat_model;
 #[cfg(test)]
 mod transcript;
 #[cfg(test)]

@@ -34,13 +34,15 @@ impl World {
     #[cfg(target_os = "linux")]
     pub async fn on_this_machine() -> Self {
         let home = TempDir::new().unwrap();
-        let beside = std::env::current_exe().unwrap().parent().and_then(|deps| deps.parent()).unwrap().to_owned();
-        let keeper = std::env::var_os("CODECOURIER_KEEPER").map_or_else(|| beside.join("courier-keeper"), Into::into);
-        assert!(keeper.is_file(), "{} is missing: cargo build -p courier-keeper", keeper.display());
-        let local = Local::new(keeper, Some("/usr/bin/bwrap".into()), home.path().to_owned());
-        let host = Host::new(home.path().to_owned(), Arc::new(SessionOnly::default()), Person::default());
-        let config = Config { host, clock: Arc::new(SystemClock), providers: vec![Arc::new(local)] };
-        Self { engine: Engine::open(config).await.unwrap(), provider: FakeProvider::default(), home }
+        Self { engine: open_on_this_machine(&home).await, provider: FakeProvider::default(), home }
+    }
+
+    /// The app ends, and is started again over the same real sandboxes.
+    #[cfg(target_os = "linux")]
+    pub async fn restart_on_this_machine(&mut self) {
+        self.engine.shutdown().await;
+        drop(std::mem::replace(&mut self.engine, Self::placeholder().await));
+        self.engine = open_on_this_machine(&self.home).await;
     }
 
     /// The app ends, and is started again over the same data and the same sandboxes.
@@ -105,6 +107,17 @@ impl World {
             cursor = page.next;
         }
     }
+}
+
+#[cfg(target_os = "linux")]
+async fn open_on_this_machine(home: &TempDir) -> Engine {
+    let beside = std::env::current_exe().unwrap().parent().and_then(|deps| deps.parent()).unwrap().to_owned();
+    let keeper = std::env::var_os("CODECOURIER_KEEPER").map_or_else(|| beside.join("courier-keeper"), Into::into);
+    assert!(keeper.is_file(), "{} is missing: cargo build -p courier-keeper", keeper.display());
+    let local = Local::new(keeper, Some("/usr/bin/bwrap".into()), home.path().to_owned());
+    let host = Host::new(home.path().to_owned(), Arc::new(SessionOnly::default()), Person::default());
+    let config = Config { host, clock: Arc::new(SystemClock), providers: vec![Arc::new(local)] };
+    Engine::open(config).await.unwrap()
 }
 
 pub async fn open(home: &TempDir, provider: &FakeProvider) -> Engine {

@@ -81,8 +81,6 @@ pub fn run() -> io::Result<()> {
         libc::setsid();
         libc::umask(0o077);
     }
-    // A dump of this process would hold keys, and one of a sandbox's whatever it was given. Children inherit it.
-    sys::limit(libc::RLIMIT_CORE, 0)?;
     sys::block(sandbox::LEAVE_SIGNALS)?;
     std::env::set_current_dir("/")?;
     let made = read_spec().and_then(|spec| match hold_lock(&spec.directory)? {
