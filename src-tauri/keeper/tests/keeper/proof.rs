@@ -81,7 +81,7 @@ fn every_attack_fails() {
     let own = if unsafe { libc::geteuid() } == 0 { "root" } else { "unprivileged" };
     for user in [own, "unprivileged"].into_iter().take(users) {
         let line = format!(
-            r#"{{"name":"isolation/attacks as {user}","value":{},"unit":"all failed","against":null,"ratio":null}}"#,
+            r#"{{"name":"isolation/{user}","value":{},"unit":"attacks, all failed","against":null,"ratio":null}}"#,
             ATTACKS.len()
         );
         writeln!(stdout(), "{line}").unwrap();
