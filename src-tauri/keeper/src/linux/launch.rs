@@ -31,12 +31,15 @@ use crate::{
 /// How long bubblewrap may take to go once everything in it is gone.
 const LEAVE_LIMIT: Duration = Duration::from_secs(5);
 
+/// Who is told what happens inside.
+type Listener = Box<dyn Fn(Heard) + Send>;
+
 /// A living jail. The thread that makes it must live as long as it: the kernel ends bubblewrap with that thread.
 pub(crate) struct Jail {
     bubblewrap: Child,
     control: Control,
-    /// Who is told what happens inside, until somebody listens for it.
-    heard: Cell<Option<Box<dyn Fn(Heard) + Send>>>,
+    /// Until somebody listens for it.
+    heard: Cell<Option<Listener>>,
     init: Identity,
     per_process: PerProcess,
     is_enforced: bool,
@@ -80,7 +83,7 @@ impl Jail {
         });
         match ready {
             Ok(init) => {
-                let heard: Cell<Option<Box<dyn Fn(Heard) + Send>>> = Cell::new(Some(Box::new(heard)));
+                let heard = Cell::new(Some(Box::new(heard) as Listener));
                 let is_enforced = !scope.is_empty();
                 let per_process = PerProcess::new(spec.memory_mb, is_enforced);
                 Ok(Self { bubblewrap, control, heard, init, per_process, is_enforced })
