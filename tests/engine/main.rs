@@ -15,11 +15,17 @@ mod canary;
 mod courier;
 #[cfg(test)]
 mod gateway;
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod isolation;
+#[cfg(test)]
 mod life;
 #[cfg(test)]
 mod prove;
 #[cfg(test)]
 mod store;
+#[cfg(test)]
+mod threat_model;
 #[cfg(test)]
 mod transcript;
 #[cfg(test)]

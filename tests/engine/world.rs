@@ -38,6 +38,14 @@ impl World {
         Self { engine, provider: FakeProvider::default(), home }
     }
 
+    /// The app ends, and is started again over the same real sandboxes.
+    #[cfg(target_os = "linux")]
+    pub async fn restart_on_this_machine(&mut self) {
+        self.engine.shutdown().await;
+        drop(std::mem::replace(&mut self.engine, Self::placeholder().await));
+        self.engine = Engine::open(on_this_machine(self.home.path())).await.unwrap();
+    }
+
     /// The app ends, and is started again over the same data and the same sandboxes.
     pub async fn restart(&mut self) {
         self.engine.shutdown().await;

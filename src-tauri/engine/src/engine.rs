@@ -6,7 +6,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     agent,
-    host::Host,
+    host::{Host, make_private_directory},
     model::{AgentKind, Clock, MessageId, NetworkMode, OnTimeout, ProjectId, ProviderKind, SandboxId, Status, Usage},
     provider::Provider,
     sandbox::{Clocks, Hindrances, Request, Supervisor, Surroundings},
@@ -109,7 +109,7 @@ impl Engine {
         let home = config.host.home().to_owned();
         let opened = tokio::task::spawn_blocking(move || {
             let io = |source| Error::from(store::Error::Io { path: home.clone(), source });
-            std::fs::create_dir_all(&home).map_err(io)?;
+            make_private_directory(&home).map_err(io)?;
             let lock = File::options().create(true).append(true).open(home.join("lock")).map_err(io)?;
             match lock.try_lock() {
                 Ok(()) => {}

@@ -246,8 +246,31 @@ impl Host {
 
 /// Makes a sandbox's folder, with the marker that allows its removal later.
 pub(crate) fn make_sandbox_directory(path: &Path) -> io::Result<()> {
-    std::fs::create_dir_all(path)?;
+    make_private_directory(path)?;
     std::fs::write(path.join(MARKER), "")
+}
+
+/// Makes a folder that nobody but this user can enter, or closes the one that is there. What an agent leaves belongs to
+/// this user, and may be a program that runs as its owner whoever starts it.
+pub(crate) fn make_private_directory(path: &Path) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+        builder.mode(0o700).create(path)?;
+        let found = path.metadata()?;
+        // SAFETY: a system call without arguments that cannot fail.
+        let is_own = found.uid() == unsafe { libc::geteuid() };
+        // Somebody may have chosen a folder that is everybody's, as `/tmp` is: that stays so.
+        let is_everybodys = found.mode() & 0o1002 != 0;
+        if is_own && !is_everybodys && found.mode() & 0o077 != 0 {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
+        }
+    }
+    #[cfg(not(unix))]
+    builder.create(path)?;
+    Ok(())
 }
 
 fn modified(path: &Path) -> Option<SystemTime> {

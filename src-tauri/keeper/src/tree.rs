@@ -1,7 +1,8 @@
 //! Whose process is whose. Pure: the process table is given.
 //!
-//! A turn's processes carry its marker in their environment, or are in its session, or descend from one that does or
-//! is. An agent can shed all three: an empty environment, a new session, a parent that died.
+//! A turn's processes are in its session, or descend from one that is. An agent can shed both: a new session, a parent
+//! that died. Where a sandbox has a process table of its own, the time when such a process began tells whose it is.
+//! Elsewhere the marker in its environment does, which an agent can shed or forge.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,7 @@ pub(crate) struct Process {
     pub session: i32,
     /// When it began, in the system's own unit.
     pub start: u64,
-    /// The turn its environment names.
+    /// The turn its environment names, where that is looked at.
     pub marker: Option<String>,
 }
 
@@ -33,39 +34,42 @@ pub(crate) enum Unsigned {
     #[cfg_attr(all(target_os = "macos", not(test)), expect(dead_code, reason = "here no sandbox has a pid namespace"))]
     Newest,
     /// The table is the whole machine's: they are nobody's.
-    #[cfg_attr(
-        all(target_os = "linux", not(test)),
-        expect(dead_code, reason = "here every sandbox has a pid namespace")
-    )]
     Nobody,
 }
 
 /// The processes of the turn with this index.
 pub(crate) fn members(table: &[Process], turns: &[Known], index: usize, unsigned: Unsigned) -> Vec<i32> {
     let by_pid: HashMap<i32, &Process> = table.iter().map(|process| (process.pid, process)).collect();
-    let is_member = |process: &Process| {
-        // Upwards until somebody is known. Bounded, should the table (read while it changed) hold a circle.
+    let mut owners: HashMap<i32, Option<usize>> = HashMap::with_capacity(table.len());
+    for process in table {
+        // Upwards until somebody is known; each is looked at once, however deep the tree. Bounded, should the table
+        // (read while it changed) hold a circle.
         let ancestors = std::iter::successors(Some(process), |process| by_pid.get(&process.parent).copied());
-        let mut oldest = process;
+        let (mut path, mut owner) = (Vec::new(), None);
         for ancestor in ancestors.take(table.len()) {
-            oldest = ancestor;
-            if let Some(owner) = sign(ancestor, turns) {
-                return owner == index;
+            if let Some(&known) = owners.get(&ancestor.pid) {
+                owner = known;
+                break;
+            }
+            path.push(ancestor);
+            owner = sign(ancestor, turns, unsigned);
+            if owner.is_some() {
+                break;
             }
         }
-        match unsigned {
-            Unsigned::Newest => turns.iter().rposition(|turn| turn.start <= oldest.start) == Some(index),
-            Unsigned::Nobody => false,
+        if let (None, Unsigned::Newest, Some(oldest)) = (owner, unsigned, path.last()) {
+            owner = turns.iter().rposition(|turn| turn.start <= oldest.start);
         }
-    };
-    table.iter().filter(|process| is_member(process)).map(|process| process.pid).collect()
+        owners.extend(path.into_iter().map(|one| (one.pid, owner)));
+    }
+    table.iter().filter(|process| owners[&process.pid] == Some(index)).map(|process| process.pid).collect()
 }
 
 /// The turn a process shows that it belongs to.
-fn sign(process: &Process, turns: &[Known]) -> Option<usize> {
+fn sign(process: &Process, turns: &[Known], unsigned: Unsigned) -> Option<usize> {
     let by_session = turns.iter().rposition(|turn| turn.leader == process.session && turn.start <= process.start);
     by_session.or_else(|| {
-        let marker = process.marker.as_deref()?;
+        let marker = process.marker.as_deref().filter(|_| unsigned == Unsigned::Nobody)?;
         turns.iter().position(|turn| turn.id == marker)
     })
 }
@@ -84,25 +88,25 @@ mod tests {
     }
 
     #[test]
-    fn marker_session_and_descent_tell_turns_apart() {
+    fn session_descent_and_age_tell_turns_apart() {
         let table = [
-            process(10, 1, 10, 100, Some("first")),
-            process(11, 10, 11, 110, None), // a child in a session of its own, without marker
-            process(12, 1, 12, 120, Some("first")), // an orphan that kept the marker
+            process(10, 1, 10, 100, None),
+            process(11, 10, 11, 110, None), // a child in a session of its own
             process(13, 1, 13, 130, None),  // an orphan that shed everything
-            process(20, 1, 20, 200, Some("second")),
-            process(21, 12, 21, 210, None), // what the first left running forks during the second
+            process(20, 1, 20, 200, None),
+            process(21, 13, 21, 210, None), // what the first left running forks during the second
             process(22, 1, 20, 220, None),  // an orphan in the second's session
             process(23, 1, 23, 230, None),  // an orphan that shed everything, later
+            process(24, 23, 24, 240, None), // and its child
         ];
-        assert_eq!(members(&table, &turns(), 0, Unsigned::Newest), [10, 11, 12, 13, 21]);
-        assert_eq!(members(&table, &turns(), 1, Unsigned::Newest), [20, 22, 23]);
+        assert_eq!(members(&table, &turns(), 0, Unsigned::Newest), [10, 11, 13, 21]);
+        assert_eq!(members(&table, &turns(), 1, Unsigned::Newest), [20, 22, 23, 24]);
     }
 
     #[test]
-    fn a_marker_that_names_no_turn_is_none() {
-        let table = [process(30, 1, 30, 300, Some("another"))];
-        assert_eq!(members(&table, &turns(), 1, Unsigned::Newest), [30]);
+    fn a_forged_marker_saves_nobody() {
+        let table = [process(30, 1, 30, 300, Some("first")), process(31, 1, 31, 310, Some("another"))];
+        assert_eq!(members(&table, &turns(), 1, Unsigned::Newest), [30, 31], "they began during the second");
     }
 
     #[test]
@@ -110,9 +114,16 @@ mod tests {
         let table = [process(30, 31, 30, 90, None), process(31, 30, 30, 90, None)];
         assert!(members(&table, &turns(), 0, Unsigned::Newest).is_empty());
     }
+
     #[test]
     fn on_a_whole_machine_only_signs_count() {
-        let table = [process(20, 1, 20, 200, None), process(21, 20, 21, 210, None), process(30, 1, 30, 300, None)];
+        let table = [
+            process(12, 1, 12, 120, Some("first")), // an orphan that kept the marker
+            process(20, 1, 20, 200, None),
+            process(21, 20, 21, 210, None),
+            process(30, 1, 30, 300, None),
+        ];
+        assert_eq!(members(&table, &turns(), 0, Unsigned::Nobody), [12]);
         assert_eq!(members(&table, &turns(), 1, Unsigned::Nobody), [20, 21]);
     }
 }

@@ -1,19 +1,23 @@
 //! What keeper and init say to each other over their socket pair: one JSON value per message.
 
 use std::{
+    cell::OnceCell,
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     sync::{
         Arc,
         mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde::{Deserialize, Serialize};
 
 use super::passing;
-use crate::keep::{Heard, Leader};
+use crate::{
+    keep::{Heard, Leader},
+    sys,
+};
 
 /// How long init may take to answer. It only ever does what takes microseconds.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
@@ -63,25 +67,28 @@ pub(super) enum Word {
 }
 
 /// The keeper's end.
-#[derive(Debug)]
 pub(super) struct Control {
     socket: Arc<OwnedFd>,
-    answers: Receiver<(Word, Vec<OwnedFd>)>,
+    /// Set once a thread listens. Until then whoever asks listens itself: a sandbox begins without a thread more.
+    answers: OnceCell<Receiver<(Word, Vec<OwnedFd>)>>,
 }
 
 impl Control {
+    pub(super) fn new(socket: OwnedFd) -> Self {
+        Self { socket: Arc::new(socket), answers: OnceCell::new() }
+    }
+
     /// Begins to listen; `heard` is called for what init says of itself.
-    pub(super) fn new(socket: OwnedFd, heard: impl Fn(Heard) + Send + 'static) -> io::Result<Self> {
-        let socket = Arc::new(socket);
+    pub(super) fn hear(&self, heard: impl Fn(Heard) + Send + 'static) -> io::Result<()> {
         let (sender, answers) = sync_channel(1);
-        let ear = Arc::clone(&socket);
+        let ear = Arc::clone(&self.socket);
         std::thread::Builder::new().name("control".into()).spawn(move || {
             // However it ends, there is nobody to talk to any more.
             _ = listen(ear.as_fd(), &sender, &heard);
             drop(sender);
             heard(Heard::Gone);
         })?;
-        Ok(Self { socket, answers })
+        self.answers.set(answers).map_err(|_| io::Error::other("somebody listens already"))
     }
 
     /// Waits for init's first word.
@@ -110,11 +117,32 @@ impl Control {
     }
 
     fn answer(&self) -> io::Result<(Word, Vec<OwnedFd>)> {
-        self.answers.recv_timeout(ANSWER_LIMIT).map_err(|error| match error {
-            RecvTimeoutError::Timeout => io::Error::new(io::ErrorKind::TimedOut, "init does not answer"),
-            RecvTimeoutError::Disconnected => io::Error::new(io::ErrorKind::BrokenPipe, "init is gone"),
-        })
+        match self.answers.get() {
+            Some(answers) => answers.recv_timeout(ANSWER_LIMIT).map_err(|error| match error {
+                RecvTimeoutError::Timeout => late(),
+                RecvTimeoutError::Disconnected => gone(),
+            }),
+            None => {
+                let deadline = Instant::now() + ANSWER_LIMIT;
+                let mut entries = [sys::interest(self.socket.as_raw_fd(), libc::POLLIN)];
+                while entries[0].revents == 0 {
+                    let left = deadline.checked_duration_since(Instant::now()).ok_or_else(late)?;
+                    sys::poll(&mut entries, Some(left))?;
+                }
+                let mut room = vec![0; MESSAGE_LIMIT];
+                let (length, descriptors) = passing::receive(self.socket.as_fd(), &mut room)?.ok_or_else(gone)?;
+                Ok((serde_json::from_slice(&room[..length])?, descriptors))
+            }
+        }
     }
+}
+
+fn late() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "init does not answer")
+}
+
+fn gone() -> io::Error {
+    io::Error::new(io::ErrorKind::BrokenPipe, "init is gone")
 }
 
 fn listen(

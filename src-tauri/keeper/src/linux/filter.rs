@@ -42,6 +42,9 @@ const CLONE_FLAGS: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP) as u32;
 const UNSHARE_FLAGS: u32 = CLONE_FLAGS | 0x80;
 
+/// `open_tree` that changes what it opens. Not in every library's list yet; the number is the same everywhere.
+const OPEN_TREE_ATTR: libc::c_long = 467;
+
 /// Refused whatever the arguments.
 const REFUSED: &[libc::c_long] = &[
     // The kernel's keyrings know no namespaces.
@@ -60,9 +63,11 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_fsmount,
     libc::SYS_fspick,
     libc::SYS_mount_setattr,
+    OPEN_TREE_ATTR,
     libc::SYS_swapon,
     libc::SYS_swapoff,
     libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
     libc::SYS_acct,
     // Other namespaces, and files by handle from whichever file system.
     libc::SYS_setns,
@@ -150,6 +155,9 @@ fn instructions() -> Vec<libc::sock_filter> {
     listed(&mut program, libc::SYS_ioctl, SECOND_ARGUMENT, requests.collect(), ALLOW);
     let families = FAMILIES.iter().map(|&family| (family.unsigned_abs(), ALLOW));
     listed(&mut program, libc::SYS_socket, FIRST_ARGUMENT, families.collect(), NO_SUCH_FAMILY);
+    // Of no use for another family, but asking for one would make the kernel load its module.
+    let pairs = vec![(libc::AF_UNIX.unsigned_abs(), ALLOW)];
+    listed(&mut program, libc::SYS_socketpair, FIRST_ARGUMENT, pairs, NO_SUCH_FAMILY);
     program.push(step(ANSWER, ALLOW, 0, 0));
     program
 }
@@ -214,6 +222,7 @@ mod tests {
         assert_eq!(answer(ARCHITECTURE, libc::SYS_unshare, libc::CLONE_FILES as u64, 0), ALLOW);
         assert_eq!(answer(ARCHITECTURE, libc::SYS_ioctl, 0, libc::TIOCGWINSZ), ALLOW);
         assert_eq!(answer(ARCHITECTURE, libc::SYS_socket, libc::AF_INET6 as u64, 0), ALLOW);
+        assert_eq!(answer(ARCHITECTURE, libc::SYS_socketpair, libc::AF_UNIX as u64, 0), ALLOW);
     }
 
     #[test]
@@ -231,6 +240,7 @@ mod tests {
         let sneaky = (1 << 32) | u64::from(libc::TIOCSTI as u32);
         assert_eq!(answer(ARCHITECTURE, libc::SYS_ioctl, 0, sneaky), NOT_PERMITTED);
         assert_eq!(answer(ARCHITECTURE, libc::SYS_socket, libc::AF_VSOCK as u64, 0), NO_SUCH_FAMILY);
+        assert_eq!(answer(ARCHITECTURE, libc::SYS_socketpair, libc::AF_TIPC as u64, 0), NO_SUCH_FAMILY);
     }
 
     #[test]

@@ -15,12 +15,9 @@ pub(super) const INIT: &str = "/run/courier/courier-keeper";
 /// The part of `/etc` programs cannot do without. Nothing private: `ssl/private` and `shadow` stay outside.
 const ETC: &[&str] = &[
     "alternatives",
-    "ca-certificates",
-    "ca-certificates.conf",
     "crypto-policies",
     "ld.so.cache",
     "ld.so.conf",
-    "ld.so.conf.d",
     "localtime",
     "mime.types",
     "nsswitch.conf",
@@ -32,12 +29,22 @@ const ETC: &[&str] = &[
     "ssl/cert.pem",
     "ssl/certs",
     "ssl/openssl.cnf",
-    "terminfo",
     "timezone",
 ];
 
 /// Folders of the system that a distribution may have as links into `/usr`, or as folders.
 const SYSTEM: &[&str] = &["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+
+/// What in `/proc` only root may read, and root without capabilities too. Each is covered where the app runs as root.
+const ROOTS_OWN: &[&str] = &[
+    "/proc/allocinfo",
+    "/proc/kpagecgroup",
+    "/proc/kpagecount",
+    "/proc/kpageflags",
+    "/proc/slabinfo",
+    "/proc/timer_list",
+    "/proc/vmallocinfo",
+];
 
 /// What must never be bound as a toolchain, nor anything it lies in.
 const NEVER: &[&str] = &["/etc", "/proc", "/sys", "/dev", "/run", "/var/run", "/tmp"];
@@ -119,7 +126,8 @@ pub(super) fn arguments(spec: &StartSpec, own_program: &Path, info: RawFd) -> io
             Err(_) => {}
         }
     }
-    for place in ETC.iter().map(|name| Path::new("/etc").join(name)) {
+    let libraries = fs::read_dir("/etc/ld.so.conf.d").into_iter().flatten().flatten().map(|entry| entry.path());
+    for place in ETC.iter().map(|name| Path::new("/etc").join(name)).chain(libraries) {
         jail.add_setting(&place)?;
     }
     let home = spec.home.to_string_lossy();
@@ -131,14 +139,25 @@ pub(super) fn arguments(spec: &StartSpec, own_program: &Path, info: RawFd) -> io
     // Read-only: where the app runs as root, the agent is root to the kernel too, without capabilities, and that is
     // enough to write `/proc/sys/kernel/core_pattern` or `/proc/irq`. (Bubblewrap covers them only if the *folders*
     // can be written, which they never can.)
-    jail.add(["--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"]);
-    if spec.bwrap_version >= (0, 7) {
-        let size = (u64::from(spec.memory_mb.max(1024)) << 20).to_string();
-        jail.add(["--perms", "1777", "--size", &size]);
+    jail.add(["--dev", "/dev", "--proc", "/proc"]);
+    // SAFETY: a system call without arguments that cannot fail.
+    if unsafe { libc::geteuid() } == 0 {
+        for place in ROOTS_OWN.iter().map(Path::new).filter(|place| place.exists()) {
+            jail.add_path("--ro-bind", Path::new("/dev/null"), place);
+        }
+    }
+    jail.add(["--remount-ro", "/proc"]);
+    // `/dev` is memory too, and would take half of the machine's.
+    for place in ["/dev/shm", "/tmp"] {
+        if spec.bwrap_version >= (0, 7) {
+            let size = (u64::from(spec.memory_mb.max(1024)) << 20).to_string();
+            jail.add(["--perms", "1777", "--size", &size]);
+        }
+        jail.add(["--tmpfs", place]);
     }
     jail.add([
-        "--tmpfs",
-        "/tmp",
+        "--remount-ro",
+        "/dev",
         "--symlink",
         "../tmp",
         "/var/tmp",
@@ -183,9 +202,9 @@ fn readable(spec: &StartSpec) -> io::Result<Vec<PathBuf>> {
             if spec.directory.starts_with(&seen) {
                 return refuse(path, "the sandbox's own folder lies in it");
             }
-            let own = [&spec.workspace, &spec.home];
-            if seen.starts_with(&spec.directory) && !own.iter().any(|place| seen.starts_with(place)) {
-                return refuse(path, "it is the keeper's");
+            // The keeper's own, or the agent's: where it lies an agent could have put a link to anywhere.
+            if seen.starts_with(&spec.directory) {
+                return refuse(path, "it lies in the sandbox's own folder");
             }
             if NEVER.iter().any(|never| Path::new(never).starts_with(&seen)) {
                 return refuse(path, "it belongs to the system");
@@ -230,10 +249,11 @@ mod tests {
 
     #[test]
     fn a_toolchain_path_cannot_open_the_jail() {
-        for bad in
-            ["/", "/data", "/data/sandboxes/s1", "/data/sandboxes/s1/turns", "/etc", "/proc", "/run", "x", "/a/../etc"]
-        {
+        for bad in ["/", "/data", "/data/sandboxes/s1", "/etc", "/proc", "/run", "x", "/a/../etc"] {
             assert!(readable(&spec(&[bad])).is_err(), "{bad}");
+        }
+        for planted in ["turns", "workspace/tools", "home/.local"] {
+            assert!(readable(&spec(&[&format!("/data/sandboxes/s1/{planted}")])).is_err(), "{planted}");
         }
         assert!(readable(&spec(&["/data/mirrors/p1/objects"])).is_ok());
     }

@@ -1,6 +1,7 @@
 //! Starts bubblewrap, and commands init inside it.
 
 use std::{
+    cell::Cell,
     collections::HashMap,
     fs,
     io::{self, Read},
@@ -11,10 +12,6 @@ use std::{
     },
     path::Path,
     process::{Child, Command, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
     time::{Duration, Instant},
 };
 
@@ -34,18 +31,22 @@ use crate::{
 /// How long bubblewrap may take to go once everything in it is gone.
 const LEAVE_LIMIT: Duration = Duration::from_secs(5);
 
+/// Who is told what happens inside.
+type Listener = Box<dyn Fn(Heard) + Send>;
+
 /// A living jail. The thread that makes it must live as long as it: the kernel ends bubblewrap with that thread.
-#[derive(Debug)]
 pub(crate) struct Jail {
     bubblewrap: Child,
     control: Control,
+    /// Until somebody listens for it.
+    heard: Cell<Option<Listener>>,
     init: Identity,
     per_process: PerProcess,
     is_enforced: bool,
 }
 
 impl Jail {
-    /// Makes the sandbox. `heard` is called from another thread for what happens inside.
+    /// Makes the sandbox. `heard` is called from another thread for what happens inside, once the doors are there.
     pub(crate) fn start(spec: &StartSpec, heard: impl Fn(Heard) + Clone + Send + 'static) -> io::Result<Self> {
         if let Some(scope) = limits::scope(spec.memory_mb, spec.cpus) {
             // What systemd makes of it shows only when it is tried. A jail without a cgroup is better than none.
@@ -72,31 +73,22 @@ impl Jail {
         let mut bubblewrap = spawn(command, inherited, limits::processors(spec.cpus))?;
         drop((inits, info_writer, arguments, packed));
 
-        // A jail that never was has no news: its caller learns of it here.
-        let is_there = Arc::new(AtomicBool::new(false));
-        let hears = Arc::clone(&is_there);
-        let ready = (|| {
-            let control = Control::new(ours, move |news| {
-                if hears.load(Ordering::Acquire) {
-                    heard(news)
-                }
-            })?;
-            control.wait_until_ready()?;
+        let control = Control::new(ours);
+        let ready = control.wait_until_ready().and_then(|()| {
             // Written before init began: whatever hangs, hung above, where there is a limit.
             let mut text = String::new();
             info.read_to_string(&mut text)?;
             let pid = child_pid(&text).ok_or_else(|| io::Error::other("bubblewrap does not say who pid 1 is"))?;
-            Ok((control, Identity::of(pid)?))
-        })();
+            Identity::of(pid)
+        });
         match ready {
-            Ok((control, init)) => {
-                is_there.store(true, Ordering::Release);
+            Ok(init) => {
+                let heard = Cell::new(Some(Box::new(heard) as Listener));
                 let is_enforced = !scope.is_empty();
                 let per_process = PerProcess::new(spec.memory_mb, is_enforced);
-                Ok(Self { bubblewrap, control, init, per_process, is_enforced })
+                Ok(Self { bubblewrap, control, heard, init, per_process, is_enforced })
             }
             Err(error) => {
-                let error: io::Error = error;
                 // It may be gone already, which is what was to be reached.
                 _ = bubblewrap.kill();
                 let status = bubblewrap.wait()?;
@@ -120,6 +112,9 @@ impl Jail {
         let sockets = self.control.ask(&Order::Listen { ports: ports.to_vec() }, &[])?;
         if sockets.len() != ports.len() {
             return Err(io::Error::other(format!("init made {} sockets of {}", sockets.len(), ports.len())));
+        }
+        if let Some(heard) = self.heard.take() {
+            self.control.hear(heard)?;
         }
         Ok(sockets.into_iter().map(TcpListener::from).collect())
     }
@@ -207,6 +202,7 @@ fn spawn(mut command: Command, inherited: Vec<RawFd>, on: Option<libc::cpu_set_t
             sys::unblock_all();
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             sys::limit(libc::RLIMIT_CORE, 0)?;
+            limits::go_first();
             if let Some(on) = &on {
                 // A wish: what a processor set forbids is no reason to fail.
                 libc::sched_setaffinity(0, std::mem::size_of_val(on), on);

@@ -12,6 +12,20 @@ const LEAST_MEMORY_MB: u32 = 1024;
 /// Enough for any build, too few for a fork bomb to take the machine.
 const MOST_PROCESSES: u64 = 8192;
 
+/// How much sooner than others a sandbox's processes go when the machine runs out of memory, in thousandths of it.
+const SACRIFICE: &[u8] = b"500";
+
+/// Where limits are advisory a sandbox can take all memory there is. Then it goes, and not the person's own programs.
+/// For a child, between fork and exec: inside, it can be made worse and not better.
+pub(super) fn go_first() {
+    // SAFETY: async-signal-safe calls with a C string and a slice. Where it is not possible, it was only a courtesy.
+    unsafe {
+        let file = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        libc::write(file, SACRIFICE.as_ptr().cast(), SACRIFICE.len());
+        libc::close(file);
+    }
+}
+
 /// What each process of a turn is told before it begins.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct PerProcess {

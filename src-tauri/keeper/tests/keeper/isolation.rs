@@ -1,22 +1,14 @@
 //! Attacks from inside, each of which worked on a jail less careful than this one. As this user, and where that is
 //! root as an unprivileged one too.
 
-use std::{
-    fs,
-    io::{Read, Write},
-    net::TcpListener,
-    os::{
-        linux::net::SocketAddrExt,
-        unix::net::{SocketAddr, UnixListener},
-    },
-};
+use std::fs;
 
-use courier_keeper::protocol::{Network, Request};
+use courier_keeper::protocol::Request;
 
-use crate::support::{Draft, Ended, Sandbox, as_both_users, wait_for};
+use crate::support::{Draft, Sandbox, as_both_users, wait_for};
 
 /// Runs a script in a sandbox of each user. It must print nothing but `expected`.
-fn attack(script: &str, expected: &str) {
+pub fn attack(script: &str, expected: &str) {
     for draft in as_both_users() {
         let sandbox = draft.start();
         let ended = sandbox.run(script);
@@ -25,7 +17,7 @@ fn attack(script: &str, expected: &str) {
 }
 
 #[test]
-fn homes_and_passwords_are_not_there() {
+pub fn homes_and_passwords_are_not_there() {
     attack(
         "for path in /etc/shadow /etc/gshadow /etc/ssl/private /etc/ssh /var/lib /var/log /sys /boot /mnt /media /srv /opt; do
            ls $path >/dev/null 2>&1 && echo $path
@@ -36,7 +28,7 @@ fn homes_and_passwords_are_not_there() {
 }
 
 #[test]
-fn the_keepers_own_files_and_its_neighbours_are_not_there() {
+pub fn the_keepers_own_files_and_its_neighbours_are_not_there() {
     for draft in as_both_users() {
         let place = draft.place().to_owned();
         fs::write(place.join("secret"), "of another sandbox").unwrap();
@@ -47,7 +39,7 @@ fn the_keepers_own_files_and_its_neighbours_are_not_there() {
 }
 
 #[test]
-fn nothing_but_workspace_home_and_tmp_can_be_written() {
+pub fn nothing_but_workspace_home_and_tmp_can_be_written() {
     attack(
         "for place in / /usr /usr/bin /etc /etc/passwd /run /run/courier /run/courier/courier-keeper /var /lib /proc/sys/kernel; do
            if [ -f $place ]; then (: >> $place) 2>/dev/null && echo wrote $place
@@ -62,8 +54,37 @@ fn nothing_but_workspace_home_and_tmp_can_be_written() {
     );
 }
 
+/// The whole list, so that a new mount is thought about.
 #[test]
-fn nothing_can_be_mounted_or_mounted_again() {
+pub fn every_other_mount_is_read_only_and_none_gives_rights_or_devices() {
+    for draft in as_both_users() {
+        let own = [draft.spec.workspace.clone(), draft.spec.home.clone()].map(|place| place.display().to_string());
+        let ended = draft.start().run("awk '{print $5, $6}' /proc/self/mountinfo");
+        for line in ended.out.lines() {
+            let (place, options) = line.split_once(' ').unwrap();
+            let has = |option| options.split(',').any(|one| one == option);
+            let is_own = own.iter().any(|one| one == place) || ["/tmp", "/dev/shm", "/dev/pts"].contains(&place);
+            let is_device = place
+                .strip_prefix("/dev/")
+                .is_some_and(|name| ["null", "zero", "full", "random", "urandom", "tty", "console"].contains(&name));
+            assert!(has("ro") || is_own || is_device, "{line} can be written");
+            assert!(has("nosuid"), "{line} gives rights");
+            assert!(has("nodev") || is_device || place == "/dev/pts", "{line} has devices");
+        }
+        assert!(ended.out.lines().count() > 5, "{ended:?}");
+    }
+}
+
+#[test]
+pub fn what_is_kept_in_memory_has_a_size() {
+    attack(
+        "df -k /tmp /dev/shm | awk 'NR > 1 { print ($2 <= 1048576) ? \"bounded\" : $2 }'; (: > /dev/x) 2>/dev/null && echo wrote",
+        "bounded\nbounded\n",
+    );
+}
+
+#[test]
+pub fn nothing_can_be_mounted_or_mounted_again() {
     attack(
         "mount -o remount,rw / 2>/dev/null && echo remounted
          mount -o remount,rw,bind /usr 2>/dev/null && echo remounted
@@ -77,7 +98,7 @@ fn nothing_can_be_mounted_or_mounted_again() {
 }
 
 #[test]
-fn no_capability_is_left_and_none_can_be_had() {
+pub fn no_capability_is_left_and_none_can_be_had() {
     attack(
         "grep -h ^Cap /proc/self/status | awk '{print $2}' | sort -u; grep NoNewPrivs /proc/self/status; grep ^Seccomp: /proc/self/status
          unshare -U true 2>/dev/null && echo user namespace
@@ -91,29 +112,8 @@ fn no_capability_is_left_and_none_can_be_had() {
     );
 }
 
-/// Numbers are x86-64's. Perl is in every Debian; elsewhere the filter's own tests say the same.
-#[cfg(target_arch = "x86_64")]
 #[test]
-fn the_kernel_does_not_even_look() {
-    attack(
-        r#"perl -e 'sub try { my ($name, $number, @rest) = @_; $! = 0; my $r = syscall($number, @rest); printf "%s %d\n", $name, $r < 0 ? $! : 0 }
-           try "clone user", 56, 0x10000000|17, 0, 0, 0, 0;
-           try "clone3", 435, 0, 0;
-           try "keyctl", 250, 0, -3, 0, 0, 0;
-           try "add_key", 248, 0, 0, 0, 0, 0;
-           try "bpf", 321, 0, 0, 0;
-           try "io_uring", 425, 1, 0;
-           try "perf", 298, 0, 0, 0, 0, 0;
-           try "userfaultfd", 323, 1;
-           try "handle", 304, 0, 0, 0;
-           try "vsock", 41, 40, 1, 0;
-           try "tiocsti", 16, 0, 0x5412, 0;' 2>&1"#,
-        "clone user 1\nclone3 38\nkeyctl 1\nadd_key 1\nbpf 1\nio_uring 38\nperf 1\nuserfaultfd 1\nhandle 1\nvsock 97\ntiocsti 1\n",
-    );
-}
-
-#[test]
-fn nobody_outside_is_seen_or_reached() {
+pub fn nobody_outside_is_seen_or_reached() {
     for draft in as_both_users() {
         let sandbox = draft.start();
         let keeper = sandbox.record.keeper.clone();
@@ -129,7 +129,7 @@ fn nobody_outside_is_seen_or_reached() {
 }
 
 #[test]
-fn init_cannot_be_looked_into() {
+pub fn init_cannot_be_looked_into() {
     attack(
         "cat /proc/1/environ /proc/1/maps /proc/1/mem 2>/dev/null | head -c 1 | wc -c
          for number in 0 1 2 3 4 5 6 7 8 9; do
@@ -142,7 +142,7 @@ fn init_cannot_be_looked_into() {
 }
 
 #[test]
-fn a_log_cannot_be_erased_by_who_writes_it() {
+pub fn a_log_cannot_be_erased_by_who_writes_it() {
     for draft in as_both_users() {
         let sandbox = draft.start();
         let ended = sandbox.run(
@@ -154,40 +154,7 @@ fn a_log_cannot_be_erased_by_who_writes_it() {
 }
 
 #[test]
-fn a_service_on_this_machine_is_not_reached() {
-    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || listener.incoming().for_each(|stream| _ = stream.unwrap().write_all(b"reached")));
-    for network in [Network::Open, Network::None] {
-        for mut draft in as_both_users() {
-            draft.spec.network = network;
-            let ended: Ended = draft.start().run(&format!(
-                "for host in 127.0.0.1 localhost ::1 1.1.1.1 10.0.0.1; do
-                   bash -c \"exec 3<>/dev/tcp/$host/{port} && cat <&3\" 2>/dev/null && echo $host
-                 done; cat /proc/net/dev | awk -F: 'NR > 2 {{print $1}}'"
-            ));
-            assert_eq!(ended.out.trim(), "lo", "{ended:?}");
-        }
-    }
-}
-
-#[test]
-fn an_abstract_socket_of_this_machine_is_not_reached() {
-    let name = format!("courier-test-{}", std::process::id());
-    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
-    std::thread::spawn(move || listener.incoming().for_each(|stream| _ = stream.unwrap().read(&mut [0])));
-    attack(
-        &format!(
-            "perl -MSocket -e 'socket(my $s, AF_UNIX, SOCK_STREAM, 0) or die;
-             print connect($s, pack_sockaddr_un(\"\\0{name}\")) ? \"reached\\n\" : \"refused\\n\"'
-             grep -c @ /proc/net/unix; echo ${{DBUS_SESSION_BUS_ADDRESS:-no bus}}"
-        ),
-        "refused\n0\nno bus\n",
-    );
-}
-
-#[test]
-fn what_is_read_only_stays_so_and_what_it_links_to_is_not_there() {
+pub fn what_is_read_only_stays_so_and_what_it_links_to_is_not_there() {
     for draft in as_both_users() {
         let objects = draft.place().join("mirror/objects");
         fs::create_dir_all(&objects).unwrap();
@@ -207,8 +174,62 @@ fn what_is_read_only_stays_so_and_what_it_links_to_is_not_there() {
     }
 }
 
+/// As a container's runtime was once replaced: by who opens, for writing, the program that somebody else runs.
 #[test]
-fn nobody_survives_the_sandbox() {
+pub fn a_program_cannot_be_replaced_through_whoever_runs_it() {
+    attack(
+        "mkfifo pipe; /run/courier/courier-keeper keep < pipe > /dev/null 2>&1 & exec 9> pipe
+         readlink /proc/$!/exe; (: >> /proc/$!/exe) 2>/dev/null && echo opened; (: >> /proc/1/exe) 2>/dev/null && echo opened init
+         exec 9>&-; wait",
+        "/run/courier/courier-keeper\n",
+    );
+}
+
+#[test]
+pub fn no_key_is_on_a_command_line() {
+    const KEY: &str = "sk-ant-api03-canary-of-the-command-lines";
+    for draft in as_both_users() {
+        let sandbox = draft.start();
+        let turn = sandbox.begin_with("echo here; sleep 60", &[("KEY", KEY)], &[KEY]);
+        sandbox.wait_for_output(&turn, "here");
+        let ended = sandbox
+            .run("for file in /proc/[0-9]*/cmdline; do tr '\\0' '\\n' < $file; done | grep -c 'canary-of-th[e]' ");
+        assert_eq!(ended.out, "0\n", "{ended:?}");
+        for process in fs::read_dir("/proc").unwrap().flatten() {
+            let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+            assert!(!line.windows(KEY.len()).any(|window| window == KEY.as_bytes()), "{}", process.path().display());
+        }
+    }
+}
+
+/// What an agent leaves lies where the keeper's next life begins.
+#[test]
+pub fn what_was_planted_leads_the_next_keeper_nowhere() {
+    for draft in as_both_users() {
+        let outside = draft.place().join("outside");
+        fs::write(&outside, "precious").unwrap();
+        fs::set_permissions(&outside, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+        let sandbox = draft.start();
+        let planted = sandbox.run(&format!(
+            "for place in . \"$HOME\"; do
+               cd \"$place\"; rm -rf \"$PWD\" 2>/dev/null; mv \"$PWD\" \"$PWD.old\" 2>/dev/null && echo moved
+               (rmdir \"$PWD\" && ln -s /etc \"$PWD\") 2>/dev/null && echo replaced
+               for name in turns keeper.lock keeper.json keeper.log ended refused.log out exit .profile .bashrc; do
+                 ln -s {} $name; ln -s /etc/shadow $name.shadow; mkfifo $name.pipe
+               done
+               cd - >/dev/null
+             done; echo planted",
+            outside.display()
+        ));
+        assert_eq!(planted.out, "planted\n", "{planted:?}");
+        let again = sandbox.killed_and_started_again();
+        assert_eq!(again.run("cat out .profile 2>/dev/null; ls -d /etc/shadow 2>/dev/null; echo on").out, "on\n");
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "precious");
+    }
+}
+
+#[test]
+pub fn nobody_survives_the_sandbox() {
     for draft in as_both_users() {
         let mut sandbox: Sandbox = draft.start();
         sandbox.run(
@@ -223,49 +244,18 @@ fn nobody_survives_the_sandbox() {
 }
 
 #[test]
-fn a_path_that_would_open_the_jail_is_refused() {
-    for bad in ["/", "/etc", "/tmp", "/proc"] {
+pub fn a_path_that_would_open_the_jail_is_refused() {
+    for bad in ["/", "/etc", "/tmp", "/proc", "workspace/tools"] {
         let mut draft = Draft::new();
-        draft.spec.read_only = vec![bad.into()];
+        // What is absolute stays so; the other lies where an agent could put a link to anywhere.
+        draft.spec.read_only = vec![draft.spec.directory.join(bad)];
         let (_, readiness) = draft.try_start();
         assert!(format!("{readiness:?}").contains("cannot be bound"), "{bad}: {readiness:?}");
     }
 }
 
 #[test]
-fn an_agents_tools_work() {
-    let script = r#"
-        set -e
-        git init -q repo && cd repo && echo text > file && git add .
-        git -c user.name=a -c user.email=a@b commit -qm first && git log --format=%s
-        cat <(echo substitution)
-        echo through > /dev/stdout
-        echo tee | tee /dev/stderr 2>/dev/null
-        (exec 9> "$(mktemp)"; flock -n 9 echo locked)
-        date +%Z >/dev/null; getent hosts localhost >/dev/null; hostname
-        [ "$(nproc)" -ge 1 ]; ulimit -c
-        if command -v node >/dev/null; then node -e '
-            const { Worker } = require("worker_threads");
-            new WebAssembly.Memory({ initial: 10, maximum: 1000 });
-            new Worker("console.log(\"worker\")", { eval: true });'
-        else echo worker; fi
-        if command -v gdb >/dev/null; then gdb -q -batch -ex run /bin/true 2>&1 | grep -o "exited normally"
-        else echo exited normally; fi
-        echo end"#;
-    for draft in as_both_users() {
-        let sandbox = draft.start();
-        fs::write(sandbox.workspace().join("script"), script).unwrap();
-        let ended = sandbox.run("bash script");
-        assert_eq!(
-            ended.out, "first\nsubstitution\nthrough\ntee\nlocked\nsandbox\n0\nworker\nexited normally\nend\n",
-            "standard error: {}",
-            ended.err
-        );
-    }
-}
-
-#[test]
-fn memory_has_a_limit_where_no_cgroup_counts_it() {
+pub fn memory_has_a_limit_where_no_cgroup_counts_it() {
     let sandbox = Sandbox::start();
     if sandbox.status().limits_enforced {
         return;

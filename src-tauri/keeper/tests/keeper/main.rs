@@ -5,9 +5,13 @@
 
 mod gateway;
 mod isolation;
+mod kernel;
+mod leftovers;
 mod lives;
 mod model;
 mod network;
+mod proof;
+mod reach;
 mod spools;
 mod support;
 mod turns;

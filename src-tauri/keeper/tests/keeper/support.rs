@@ -37,7 +37,9 @@ pub struct Sandbox {
     pub record: KeeperRecord,
 
     turns: AtomicU32,
-    _place: TempDir,
+    spec: StartSpec,
+    user: Option<u32>,
+    place: TempDir,
 }
 
 /// How a turn ended and what it printed.
@@ -51,8 +53,8 @@ pub struct Ended {
 /// A sandbox's spec, to be changed before it starts.
 pub struct Draft {
     pub spec: StartSpec,
-    /// Variables of the keeper itself.
-    environment: Vec<(&'static str, PathBuf)>,
+    /// What the keeper itself finds in its environment.
+    pub env: Vec<(&'static str, String)>,
     user: Option<u32>,
     place: TempDir,
 }
@@ -86,7 +88,7 @@ impl Draft {
             fs::create_dir(folder).unwrap();
             chown(folder, user, user).unwrap();
         }
-        Self { spec, environment: Vec::new(), user, place }
+        Self { spec, env: Vec::new(), user, place }
     }
 
     /// Where the sandbox's folder lies; the sandbox itself must not see it.
@@ -98,15 +100,19 @@ impl Draft {
     pub fn trust(&mut self, authorities: PathBuf) {
         let none = self.place.path().join("no-authorities");
         fs::create_dir(&none).unwrap();
-        self.environment = vec![("SSL_CERT_FILE", authorities), ("SSL_CERT_DIR", none)];
+        self.env = vec![
+            ("SSL_CERT_FILE", authorities.display().to_string()),
+            ("SSL_CERT_DIR", none.display().to_string()),
+        ];
     }
 
     pub fn start(self) -> Sandbox {
+        let (spec, user) = (self.spec.clone(), self.user);
         let (sandbox, readiness) = self.try_start();
         assert!(matches!(readiness, Readiness::Ready { .. }), "{readiness:?}; the log: {}", log(&sandbox.0));
         let (directory, keeper, place) = sandbox;
         let record = serde_json::from_slice(&fs::read(directory.join(spool::RECORD)).unwrap()).unwrap();
-        Sandbox { directory, keeper, record, turns: AtomicU32::new(0), _place: place }
+        Sandbox { directory, keeper, record, turns: AtomicU32::new(0), spec, user, place }
     }
 
     pub fn try_start(self) -> ((PathBuf, Child, TempDir), Readiness) {
@@ -117,7 +123,7 @@ impl Draft {
         let log = fs::File::create(self.place.path().join("log")).unwrap();
         #[expect(clippy::disallowed_methods, reason = "these tests start the real keeper themselves")]
         let mut command = Command::new(&program);
-        command.arg("keep").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).envs(self.environment.clone());
+        command.arg("keep").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).envs(self.env);
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
@@ -156,6 +162,16 @@ fn log(directory: &Path) -> String {
 impl Sandbox {
     pub fn start() -> Self {
         Draft::new().start()
+    }
+
+    /// Its keeper dies, and another takes its place; its files stay as they are.
+    pub fn killed_and_started_again(mut self) -> Self {
+        self.record.keeper.signal(libc::SIGKILL).unwrap();
+        self.wait_until_gone();
+        let place = std::mem::replace(&mut self.place, tempfile::tempdir().unwrap());
+        let mut again = Draft { spec: self.spec.clone(), env: Vec::new(), user: self.user, place }.start();
+        again.turns = AtomicU32::new(self.turns.load(Ordering::Relaxed));
+        again
     }
 
     pub fn ask(&self, request: &Request) -> Response {

@@ -170,3 +170,35 @@ fn the_environment_is_the_sandboxs_the_projects_and_the_turns() {
         assert!(out.lines().any(|one| one == line), "{line} is missing in\n{out}");
     }
 }
+
+#[test]
+fn an_agents_tools_work() {
+    let script = r#"
+        set -e
+        git init -q repo && cd repo && echo text > file && git add .
+        git -c user.name=a -c user.email=a@b commit -qm first && git log --format=%s
+        cat <(echo substitution)
+        echo through > /dev/stdout
+        echo tee | tee /dev/stderr 2>/dev/null
+        (exec 9> "$(mktemp)"; flock -n 9 echo locked)
+        date +%Z >/dev/null; getent hosts localhost >/dev/null; hostname
+        [ "$(nproc)" -ge 1 ]; ulimit -c
+        if command -v node >/dev/null; then node -e '
+            const { Worker } = require("worker_threads");
+            new WebAssembly.Memory({ initial: 10, maximum: 1000 });
+            new Worker("console.log(\"worker\")", { eval: true });'
+        else echo worker; fi
+        if command -v gdb >/dev/null; then gdb -q -batch -ex run /bin/true 2>&1 | grep -o "exited normally"
+        else echo exited normally; fi
+        echo end"#;
+    for draft in as_both_users() {
+        let sandbox = draft.start();
+        fs::write(sandbox.workspace().join("script"), script).unwrap();
+        let ended = sandbox.run("bash script");
+        assert_eq!(
+            ended.out, "first\nsubstitution\nthrough\ntee\nlocked\nsandbox\n0\nworker\nexited normally\nend\n",
+            "standard error: {}",
+            ended.err
+        );
+    }
+}

@@ -29,7 +29,7 @@ use crate::{
     tree::{self, Unsigned},
 };
 
-/// How often a turn that is being killed is looked through for what has forked meanwhile.
+/// How long what was killed may take to be gone before it is looked for again.
 const SWEEP_PAUSE: Duration = Duration::from_millis(10);
 
 /// Serves until the keeper is gone. `control`: the descriptor of the socket, inherited through bubblewrap.
@@ -42,7 +42,7 @@ pub(crate) fn run(control: RawFd) -> io::Result<()> {
     let control = unsafe { OwnedFd::from_raw_fd(libc::fcntl(control, libc::F_DUPFD_CLOEXEC, 3)) };
     keep_only(control.as_raw_fd());
     sys::block(&[libc::SIGCHLD])?;
-    Init { control, children: child_signals()?, turns: Vec::new() }.serve()
+    Init { control, children: child_signals()?, turns: Vec::new(), is_suspended: false }.serve()
 }
 
 struct Init {
@@ -51,6 +51,8 @@ struct Init {
     children: File,
     /// Every turn since the sandbox began: what one left in the background is still its own.
     turns: Vec<Turn>,
+    /// Everything is stopped, and stays so.
+    is_suspended: bool,
 }
 
 impl Init {
@@ -94,8 +96,8 @@ impl Init {
                 self.end(&turn, Duration::from_millis(grace_ms));
                 return Ok(());
             }
-            Order::Suspend => signal_all(libc::SIGSTOP),
-            Order::Continue => signal_all(libc::SIGCONT),
+            Order::Suspend => signal_all(libc::SIGSTOP).inspect(|()| self.is_suspended = true),
+            Order::Continue => signal_all(libc::SIGCONT).inspect(|()| self.is_suspended = false),
             Order::KillAll => self.kill_all(),
         };
         match done {
@@ -121,11 +123,16 @@ impl Init {
         }
     }
 
-    /// Looks after the turns that are being ended.
+    /// Looks after the turns that are being ended. For the moment it takes everybody inside is stopped: what forks and
+    /// leaves again faster than a table is read would be in none, and live on.
     fn sweep(&mut self) {
         let now = Instant::now();
         if !self.turns.iter().any(|turn| turn.next_look().is_some_and(|at| at <= now)) {
             return;
+        }
+        // Stopping and continuing whoever there is cannot fail; and if it could, looking is better than not looking.
+        if !self.is_suspended {
+            _ = signal_all(libc::SIGSTOP);
         }
         let table = processes::table();
         let known: Vec<_> = self.turns.iter().map(Turn::known).collect();
@@ -136,6 +143,9 @@ impl Init {
             let members = tree::members(&table, &known, index, Unsigned::Newest);
             members.iter().for_each(|&pid| signal(pid, libc::SIGKILL));
             turn.stage = if members.is_empty() { Stage::Over } else { Stage::Killing { look: now + SWEEP_PAUSE } };
+        }
+        if !self.is_suspended {
+            _ = signal_all(libc::SIGCONT);
         }
     }
 
