@@ -8,7 +8,7 @@ mod tray;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use courier_engine::engine::{Engine, Error};
+use courier_engine::engine::Engine;
 use tauri::{AppHandle, Manager, Runtime, WebviewWindow, WindowEvent};
 use tauri_plugin_dialog::{DialogExt, MessageDialogKind};
 
@@ -40,7 +40,7 @@ pub fn run() -> ExitCode {
         })
         .setup(move |app| {
             surface.mount_events(app);
-            start(app.handle())?;
+            start(app.handle());
             Ok(())
         })
         .build(tauri::generate_context!());
@@ -57,15 +57,20 @@ pub fn run() -> ExitCode {
         }
         Err(error) => {
             tracing::error!(%error, "the app could not start");
+            // There is no window to say it in.
+            eprintln!("CodeCourier could not start: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
 /// Opens the engine and wires it to the window; where it cannot be opened, says why and leaves everything as it is.
-fn start<R: Runtime>(app: &AppHandle<R>) -> Result<(), Box<dyn std::error::Error>> {
+fn start<R: Runtime>(app: &AppHandle<R>) {
     app.manage(ipc::Outside::new(app));
-    let home = home(app)?;
+    let home = match home(app) {
+        Ok(home) => home,
+        Err(error) => return refuse(app, &error.to_string(), "Set HOME to your home folder, then start again."),
+    };
     log::start(&home);
     let config = courier_engine::desktop::config(home);
     match tauri::async_runtime::block_on(Engine::open(config)) {
@@ -79,9 +84,10 @@ fn start<R: Runtime>(app: &AppHandle<R>) -> Result<(), Box<dyn std::error::Error
             });
             tauri::async_runtime::spawn(forwarding);
         }
-        Err(error) => refuse(app, &error),
+        Err(error) => {
+            refuse(app, &error.to_string(), error.detail().unwrap_or("The log in the data folder says more."));
+        }
     }
-    Ok(())
 }
 
 fn home<R: Runtime>(app: &AppHandle<R>) -> tauri::Result<PathBuf> {
@@ -92,15 +98,14 @@ fn home<R: Runtime>(app: &AppHandle<R>) -> tauri::Result<PathBuf> {
 }
 
 /// Says why the engine could not be opened, and quits once that was read.
-fn refuse<R: Runtime>(app: &AppHandle<R>, error: &Error) {
-    tracing::error!(%error, "the engine could not be opened");
+fn refuse<R: Runtime>(app: &AppHandle<R>, cause: &str, remedy: &str) {
+    tracing::error!(cause, "the engine could not be opened");
     if let Some(window) = app.get_webview_window(WINDOW) {
         _ = window.hide();
     }
-    let remedy = error.detail().unwrap_or("The log in the data folder says more.");
     let quitting = app.clone();
     app.dialog()
-        .message(format!("CodeCourier could not open its data: {error}.\n\n{remedy}"))
+        .message(format!("CodeCourier could not open its data: {cause}.\n\n{remedy}"))
         .title("CodeCourier")
         .kind(MessageDialogKind::Error)
         .show(move |_| quitting.exit(1));

@@ -515,11 +515,10 @@ impl Engine {
     /// `NotFound`.
     pub async fn transcript_open(&self, id: SandboxId) -> Result<Transcript, Error> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
-        // On the writer's thread, since only there is the order of what is read and what is announced certain.
         let (rows, log_end, queue) = self
             .around
             .store
-            .write(move |tx| {
+            .read_in_order(move |tx| {
                 sandboxes::get(tx, id)?;
                 // The asker may be gone.
                 tx.after_commit(move |feed| _ = sender.send((feed.revision(), feed.follow_transcript(id))));

@@ -70,7 +70,7 @@ pub fn claim(directory: &Path, turn: &str) -> io::Result<bool> {
     let mut made = private_directory().create(&place);
     if made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         // The folder of all turns was taken away; those before are over, and this one is none of them.
-        made = private_directory().create(&directory.join(TURNS)).and_then(|()| private_directory().create(&place));
+        made = private_directory().create(directory.join(TURNS)).and_then(|()| private_directory().create(&place));
     }
     match made {
         Ok(()) => sync_directory(&directory.join(TURNS)).map(|()| true),

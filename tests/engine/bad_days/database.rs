@@ -49,8 +49,9 @@ async fn after_it_was_held_everything_goes_on() {
     let other = hold(world.home.path());
     world.provider.print(turn, b"while\n");
     world.until(id, |row| row.step.as_deref().is_some_and(|step| step.contains("held by another"))).await;
-    // The app can be opened, and its sandboxes read, all the same.
+    // What is stored can be read all the same.
     world.engine.sandbox_list(Query { limit: 10, ..Query::default() }).await.unwrap();
+    assert_eq!(world.items(id).await.len(), 1, "the conversation opens");
     drop(other);
     world.until(id, |row| row.step.is_none()).await;
     world.provider.print(turn, b"after\n");
@@ -170,10 +171,8 @@ async fn damage_that_shows_in_use_is_named_and_the_sandbox_waits() {
     // In place: the file that is open is the one that is damaged.
     std::io::Write::write_all(&mut fs::File::options().write(true).open(&file).unwrap(), &bytes).unwrap();
     world.provider.print(turn, b"more");
-    let error = eventually("an error", async || {
-        world.engine.sandbox_send(id, "again", SendHow::Queue).await.err()
-    })
-    .await;
+    let error =
+        eventually("an error", async || world.engine.sandbox_send(id, "again", SendHow::Queue).await.err()).await;
     refused::<()>(Err(error), Code::DatabaseDamaged);
 }
 
@@ -198,11 +197,8 @@ async fn a_data_folder_that_vanishes_is_named() {
     refused::<()>(Err(error), Code::DataFolder);
     refused(world.engine.sandbox_stop(id).await, Code::DataFolder);
     eventually("the agent's end", async || world.provider.open_turns().is_empty().then_some(())).await;
-    let new = courier_engine::engine::NewSandbox::of(
-        courier_engine::model::ProjectId::fresh(),
-        AgentKind::Shell,
-        "true",
-    );
+    let new =
+        courier_engine::engine::NewSandbox::of(courier_engine::model::ProjectId::fresh(), AgentKind::Shell, "true");
     assert!(world.engine.sandbox_create(new).await.is_err());
     world.engine.shutdown().await;
 }
@@ -227,4 +223,20 @@ async fn a_data_folder_that_is_read_only_is_named() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("Read-only") && said.contains("that you may write in it"), "{said}");
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_read_takes_no_other_with_it() {
+    let mut world = World::new().await;
+    let (bad, _) = world.running("bad").await;
+    let (good, turn) = world.running("good").await;
+    world.engine.shutdown().await;
+    let other = Connection::open(world.home.path().join("courier.db")).unwrap();
+    other.execute("UPDATE sandboxes SET allowed_hosts = '[broken' WHERE id = ?1", [bad.to_string()]).unwrap();
+    drop(other);
+    world.restart().await;
+    let page = world.engine.sandbox_list(Query { limit: 10, ..Query::default() }).await.unwrap();
+    assert_eq!(page.rows.iter().map(|row| row.id).collect::<Vec<_>>(), [good]);
+    world.provider.end(turn, Exit::Code(0));
+    world.until(good, |row| !row.is_working).await;
 }

@@ -35,7 +35,8 @@ async fn an_agent_waits_for_room_and_no_byte_is_lost() {
     allow(&world, id);
     let says = |row: &courier_engine::store::SandboxRow| row.step.as_deref().is_some_and(|step| step.contains("full"));
     world.until(id, says).await;
-    let list = world.engine.sandbox_list(courier_engine::store::Query { limit: 10, ..Default::default() }).await.unwrap();
+    let list =
+        world.engine.sandbox_list(courier_engine::store::Query { limit: 10, ..Default::default() }).await.unwrap();
     assert!(says(&list.rows[0]), "the list says it too");
     drop(ballast);
     let row = world.until(id, |row| !row.is_working).await;

@@ -81,7 +81,8 @@ async fn whichever_of_its_own_processes_is_killed_a_sandbox_ends_whole() {
 
 /// Stands in for the agent's program, as it updates itself: each version a file, and a link to the newest.
 fn install(place: &Path, version: u32, turn: &str) {
-    let text = format!("#!/bin/bash\nif [ \"$1\" = --version ]; then echo \"2.1.332 (Claude Code)\"; exit; fi\n{turn}\n");
+    let text =
+        format!("#!/bin/bash\nif [ \"$1\" = --version ]; then echo \"2.1.332 (Claude Code)\"; exit; fi\n{turn}\n");
     fs::create_dir_all(place.join("versions")).unwrap();
     let file = place.join(format!("versions/2.1.{version}"));
     fs::write(&file, text).unwrap();

@@ -39,7 +39,10 @@ async fn every_byte_of_every_kind_of_output_is_kept() {
         ("head -c 2000000 /dev/zero | tr '\\0' x; echo", [vec![b'x'; 2_000_000], b"\n".to_vec()].concat()),
         ("head -c 18000000 /dev/zero | tr '\\0' y", vec![b'y'; 18_000_000]),
         ("for i in $(seq 0 255); do printf \"\\\\x$(printf %02x $i)\"; done", every_byte),
-        ("printf '\\033[31mred\\033[0m \\033]52;c;AAAA\\007\\033[2J\\r\\n'", b"\x1b[31mred\x1b[0m \x1b]52;c;AAAA\x07\x1b[2J\r\n".to_vec()),
+        (
+            "printf '\\033[31mred\\033[0m \\033]52;c;AAAA\\007\\033[2J\\r\\n'",
+            b"\x1b[31mred\x1b[0m \x1b]52;c;AAAA\x07\x1b[2J\r\n".to_vec(),
+        ),
         ("printf '10%%\\r20%%\\r30%%'", b"10%\r20%\r30%".to_vec()),
         ("yes '' | head -n 2000000", vec![b'\n'; 2_000_000]),
         (":", Vec::new()),

@@ -17,12 +17,13 @@ async fn of_many_that_start_at_once_one_opens_and_the_others_say_so() {
     let place = TempDir::new().unwrap();
     let home = place.path().join("not/there/yet");
     for _ in 0..5 {
-        let starting: Vec<_> = (0..6)
-            .map(|_| tokio::spawn(Engine::open(config(&home, Arc::new(FakeProvider::default())))))
-            .collect();
+        let mut starting = tokio::task::JoinSet::new();
+        for _ in 0..6 {
+            starting.spawn(Engine::open(config(&home, Arc::new(FakeProvider::default()))));
+        }
         let mut opened = Vec::new();
-        for one in starting {
-            match one.await.unwrap() {
+        while let Some(one) = starting.join_next().await {
+            match one.unwrap() {
                 Ok(engine) => opened.push(engine),
                 Err(error) => drop(refused::<()>(Err(error), Code::AlreadyOpen)),
             }
@@ -89,7 +90,8 @@ async fn a_program_killed_as_it_holds_the_folder_leaves_no_lock_though_its_agent
     assert!(keepers() > 0, "the agent outlives it");
     let listed = run(program, &["--home", &folder, "--json", "sandbox", "list"]).unwrap();
     assert_eq!(listed.status.code(), Some(0), "{}", String::from_utf8_lossy(&listed.stderr));
-    let row: serde_json::Value = serde_json::from_slice(listed.stdout.split(|byte| *byte == b'\n').next().unwrap()).unwrap();
+    let row: serde_json::Value =
+        serde_json::from_slice(listed.stdout.split(|byte| *byte == b'\n').next().unwrap()).unwrap();
     let id = row["id"].as_str().unwrap();
     assert_eq!(row["status"], "running");
     let stopped = run(program, &["--home", &folder, "sandbox", "stop", id]).unwrap();

@@ -71,7 +71,7 @@ impl Error {
     pub(crate) fn stop_is_owed(error: &store::Error) -> Self {
         let (code, remedy) = stored_remedy(error);
         let message = format!("the agent was told to end, but the stop cannot be recorded: {error}");
-        Self::new(code, message, &format!("{remedy} The stop goes on by itself then."))
+        Self::new(code, message, &format!("{remedy} While CodeCourier is open, the stop then goes on by itself."))
     }
 
     pub(crate) fn invalid(message: String) -> Self {

@@ -34,7 +34,14 @@ async fn run_due(around: &Surroundings, supervisor: &Supervisor) -> Result<(), s
             // It was given up while it was being made: what arrives after a destroy would stay.
             continue;
         }
-        let row = around.store.read(move |connection| sandboxes::get(connection, sandbox)).await?;
+        let row = match around.store.read(move |connection| sandboxes::get(connection, sandbox)).await {
+            Ok(row) => row,
+            Err(error) => {
+                // The others' turn comes all the same.
+                tracing::warn!(%sandbox, %error, "a sandbox to destroy could not be read");
+                continue;
+            }
+        };
         let Some(provider) = around.provider(row.provider) else { continue };
         let id = ProviderId(row.provider_id.unwrap_or_else(|| sandbox.to_string()));
         let error = provider.destroy(&id).await.err().map(|error| error.to_string());

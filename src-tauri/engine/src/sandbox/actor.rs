@@ -54,7 +54,7 @@ pub(crate) enum Request {
     Check,
 }
 
-type Reply = oneshot::Sender<Result<(), Error>>;
+pub(super) type Reply = oneshot::Sender<Result<(), Error>>;
 
 /// What a task of the actor's reports back.
 #[derive(Debug)]
@@ -99,6 +99,7 @@ pub(super) struct Actor {
     pub(super) was_cut_off: bool,
     /// A stop was asked for that is not recorded.
     pub(super) owes_stop: bool,
+    pub(super) unanswered_stop: Option<Reply>,
     /// When the open turn last printed something, by the steady clock.
     pub(super) heard_at: Duration,
     pub(super) is_examining: bool,
@@ -152,6 +153,7 @@ impl Actor {
             making: None,
             was_cut_off: false,
             owes_stop,
+            unanswered_stop: None,
             heard_at,
             is_examining: false,
             clock_moved: 0,
@@ -267,8 +269,10 @@ impl Actor {
             Ok(_) => match self.happen(event, None).await {
                 Ok(()) => (Ok(()), None),
                 Err(error) if event == Event::StopRequested => {
+                    // Whoever goes on tells the agent first, and answers then.
                     self.owes_stop = true;
-                    (Err(Error::stop_is_owed(&error)), Some(error))
+                    self.unanswered_stop = Some(reply);
+                    return Err(error);
                 }
                 Err(error) => (Err(Error::not_stored(&error)), Some(error)),
             },

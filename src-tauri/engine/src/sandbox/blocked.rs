@@ -10,7 +10,7 @@ use tokio::{sync::mpsc, time::Instant};
 
 use super::{
     Surroundings,
-    actor::{Actor, Request},
+    actor::{Actor, Reply, Request},
     hindrances,
 };
 use crate::{
@@ -24,6 +24,8 @@ use crate::{
 /// How long to wait before the database is tried again: at first, and at most.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(15);
+/// How long telling the agent to end may hold up everybody else who asks.
+const TELLING: Duration = Duration::from_secs(10);
 
 /// Owns a sandbox until it has ended or the engine shuts down.
 pub(super) async fn own(
@@ -43,8 +45,8 @@ pub(super) async fn own(
             return;
         };
         inbox = actor.leave(&mut blocked.row, &mut blocked.turn);
-        let is_new_stop = actor.owes_stop && blocked.stops == 0;
-        blocked.stops = if actor.owes_stop { blocked.stops.max(1) } else { 0 };
+        let unanswered = actor.unanswered_stop.take();
+        blocked.stops = if actor.owes_stop { blocked.stops } else { 0 };
         drop(actor);
         if blocked.around.shutdown.is_cancelled() || matches!(error, store::Error::NotFound(_) | store::Error::Closed) {
             return;
@@ -53,8 +55,8 @@ pub(super) async fn own(
         blocked.wait = if began.elapsed() > LONGEST { SHORTEST } else { (blocked.wait * 2).min(LONGEST) };
         tracing::error!(sandbox = %blocked.row.id, %error, "the sandbox waits for the database");
         blocked.tell(Some(hindrances::not_stored(&error)));
-        if is_new_stop {
-            blocked.end_agent();
+        if let Some(reply) = unanswered {
+            blocked.stop(reply, &error).await;
         }
         if !blocked.hold(&mut inbox, error).await {
             return;
@@ -92,7 +94,7 @@ impl Blocked {
                     biased;
                     () = shutdown.cancelled() => return false,
                     request = inbox.recv() => match request {
-                        Some(request) => self.answer(request, &error),
+                        Some(request) => self.answer(request, &error).await,
                         // The supervisor is gone, and with it the engine.
                         None => return false,
                     },
@@ -110,16 +112,10 @@ impl Blocked {
         }
     }
 
-    fn answer(&mut self, request: Request, error: &store::Error) {
+    async fn answer(&mut self, request: Request, error: &store::Error) {
         let reply = match request {
             Request::LookAtQueue | Request::Check => return,
-            Request::Stop(reply) => {
-                self.stops += 1;
-                self.end_agent();
-                // The asker may be gone; the stop is owed all the same.
-                _ = reply.send(Err(Error::stop_is_owed(error)));
-                return;
-            }
+            Request::Stop(reply) => return self.stop(reply, error).await,
             Request::Interrupt { reply, .. }
             | Request::Extend(_, reply)
             | Request::Pause(reply)
@@ -129,24 +125,26 @@ impl Blocked {
         _ = reply.send(Err(Error::not_stored(error)));
     }
 
-    /// Ends what runs without recording it: asked for once more, without a grace.
-    fn end_agent(&self) {
+    /// Ends what runs without recording it; asked for once more, without a grace. The stop is owed.
+    async fn stop(&mut self, reply: Reply, error: &store::Error) {
+        self.stops += 1;
         let signal = if self.stops > 1 { TurnSignal::Kill } else { TurnSignal::Interrupt };
-        let (provider, around, known, sandbox) =
-            (self.provider.clone(), self.around.clone(), self.turn, self.row.id);
-        let Some(id) = self.row.provider_id.clone().map(ProviderId) else { return };
-        let (shutdown, store) = (around.shutdown.clone(), around.store);
-        around.tasks.spawn(async move {
-            let ended = async {
-                // Reading works in most of these cases.
-                let open = store.read(move |connection| store::turns::open(connection, sandbox)).await;
-                let Some(turn) = open.ok().flatten().map(|turn| turn.id).or(known) else { return };
-                if let Err(error) = provider.signal(&id, turn, signal).await {
-                    tracing::warn!(%sandbox, %error, "the turn could not be told to end");
-                }
-            };
-            shutdown.run_until_cancelled(ended).await;
-        });
+        if tokio::time::timeout(TELLING, self.end_turn(signal)).await.is_err() {
+            tracing::warn!(sandbox = %self.row.id, "the turn could not be told to end in time");
+        }
+        // The asker may be gone; the stop is owed all the same.
+        _ = reply.send(Err(Error::stop_is_owed(error)));
+    }
+
+    async fn end_turn(&self, signal: TurnSignal) {
+        let sandbox = self.row.id;
+        // Reading works in most of these cases.
+        let open = self.around.store.read(move |connection| store::turns::open(connection, sandbox)).await;
+        let turn = open.ok().flatten().map(|turn| turn.id).or(self.turn);
+        let (Some(turn), Some(id)) = (turn, self.row.provider_id.clone().map(ProviderId)) else { return };
+        if let Err(error) = self.provider.signal(&id, turn, signal).await {
+            tracing::warn!(%sandbox, %error, "the turn could not be told to end");
+        }
     }
 
     fn tell(&self, words: Option<String>) {

@@ -178,7 +178,9 @@ async fn clone(around: &Surroundings, row: &SandboxRow, directory: PathBuf) -> R
     });
     match cloned.await {
         Ok(Ok(commit)) => Ok(commit),
-        Ok(Err(error)) if error.is_disk_full() => Err(disk_full(&format!("the repository could not be cloned: {error}"))),
+        Ok(Err(error)) if error.is_disk_full() => {
+            Err(disk_full(&format!("the repository could not be cloned: {error}")))
+        }
         Ok(Err(error)) => Err(SandboxError {
             kind: "repository".to_owned(),
             message: format!("the repository could not be cloned: {error}"),

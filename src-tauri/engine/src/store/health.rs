@@ -83,9 +83,8 @@ fn number(path: &Path) -> io::Result<Option<(u64, u64)>> {
 
 /// Whether its folder has been in use.
 fn was_used(path: &Path) -> bool {
-    let has_entries = |folder: &str| {
-        fs::read_dir(path.with_file_name(folder)).is_ok_and(|mut entries| entries.next().is_some())
-    };
+    let has_entries =
+        |folder: &str| fs::read_dir(path.with_file_name(folder)).is_ok_and(|mut entries| entries.next().is_some());
     TRACES.into_iter().any(has_entries)
 }
 

@@ -118,4 +118,27 @@ mod tests {
         let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
         assert_eq!(version, 1, "without a copy nothing is changed");
     }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn without_room_for_the_copy_nothing_is_changed_and_no_half_of_it_stays() {
+        use courier_test_support::small_disk::{Ballast, is_here};
+        let name = concat!(module_path!(), "::without_room_for_the_copy_nothing_is_changed_and_no_half_of_it_stays");
+        if !is_here(name, 16) {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("courier.db");
+        let mut connection = first(folder.path());
+        connection.execute("INSERT INTO a VALUES (hex(zeroblob(2000000)))", []).unwrap();
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+        let ballast = Ballast::all_but(folder.path(), 1 << 20);
+        let error = bring_up(&mut connection, &path, SECOND).unwrap_err();
+        assert!(matches!(error, Error::DiskFull), "{error}");
+        assert_eq!(names(folder.path()), ["ballast", "courier.db"]);
+        bring_up(&mut connection, &path, &SECOND[..1]).expect("it is as it was");
+        drop(ballast);
+        bring_up(&mut connection, &path, SECOND).expect("with room it is brought up to date");
+        assert_eq!(names(folder.path()), ["courier.db", "courier.db.before-2"]);
+    }
 }

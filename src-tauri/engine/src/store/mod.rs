@@ -113,7 +113,14 @@ fn at(path: &Path) -> String {
 
 type AfterCommit = Box<dyn FnOnce(&Feed) + Send>;
 type Finish = Box<dyn FnOnce(Result<(), Error>, &Feed) + Send>;
-type Job = Box<dyn FnOnce(&Connection) -> Finish + Send>;
+type Run = Box<dyn FnOnce(&Connection) -> Finish + Send>;
+
+/// What the writer thread does for one closure.
+struct Job {
+    run: Run,
+    /// It writes nothing, and so can be done while nothing can be written.
+    only_reads: bool,
+}
 
 /// A transaction in which one closure writes. Dereferences to the connection.
 pub struct Tx<'c> {
@@ -220,8 +227,31 @@ impl Store {
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
+        self.ask_writer(work, false).await
+    }
+
+    /// Runs `work`, which writes nothing, between what is written: only there is the order of what is read and what is
+    /// announced certain. It also works while nothing can be written.
+    ///
+    /// # Errors
+    /// What `work` returned.
+    pub async fn read_in_order<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        F: FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+    {
+        self.ask_writer(work, true).await
+    }
+
+    async fn ask_writer<T, E, F>(&self, work: F, only_reads: bool) -> Result<T, E>
+    where
+        F: FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+    {
         let (reply, answer) = oneshot::channel();
-        let job: Job = Box::new(move |connection| {
+        let run: Run = Box::new(move |connection| {
             let (result, after) = in_savepoint(connection, work);
             Box::new(move |committed, feed| {
                 let result = match (committed, result) {
@@ -237,7 +267,7 @@ impl Store {
                 _ = reply.send(result);
             })
         });
-        self.jobs.send(job).map_err(|_| Error::Closed)?;
+        self.jobs.send(Job { run, only_reads }).map_err(|_| Error::Closed)?;
         answer.await.map_err(|_| Error::Closed)?
     }
 
@@ -349,7 +379,7 @@ fn run_in_one(jobs: Vec<Job>, connection: &Connection, feed: &Feed) {
     let mut jobs = jobs.into_iter();
     let mut finishes: Vec<Finish> = Vec::new();
     for job in jobs.by_ref() {
-        finishes.push(job(connection));
+        finishes.push((job.run)(connection));
         if connection.is_autocommit() {
             // A full disk makes SQLite take the whole transaction back; going on would commit each job by itself.
             break;
@@ -377,12 +407,13 @@ fn run_in_one(jobs: Vec<Job>, connection: &Connection, feed: &Feed) {
     }
 }
 
-/// Runs jobs on a connection that refuses every write, so that each of them learns why it failed.
+/// Runs jobs on a connection that refuses every write: what only reads is done, and the others learn why they are not.
 fn refuse(jobs: Vec<Job>, connection: &Connection, error: impl Fn() -> Error, feed: &Feed) {
     // A savepoint outside a transaction would begin one of its own; `query_only` keeps it from writing.
     _ = connection.pragma_update(None, "query_only", true);
     for job in jobs {
-        job(connection)(Err(error()), feed);
+        let answer = if job.only_reads { Ok(()) } else { Err(error()) };
+        (job.run)(connection)(answer, feed);
     }
     _ = connection.pragma_update(None, "query_only", false);
 }

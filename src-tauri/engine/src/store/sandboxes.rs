@@ -277,8 +277,18 @@ pub fn get(connection: &Connection, id: SandboxId) -> Result<SandboxRow, Error> 
 pub fn live(connection: &Connection) -> Result<Vec<SandboxRow>, Error> {
     let mut statement =
         connection.prepare_cached(&format!("{SELECT} WHERE status IN ('creating', 'running', 'paused')"))?;
-    let rows = statement.query_map([], |row| SandboxRow::try_from(row))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let rows = statement.query_map([], |row| Ok(readable(row)))?;
+    Ok(rows.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+}
+
+/// A row, unless it holds what no sandbox can: one such row must not take all the others with it.
+fn readable(row: &Row<'_>) -> Option<SandboxRow> {
+    SandboxRow::try_from(row)
+        .inspect_err(|error| {
+            let id = row.get::<_, String>("id").unwrap_or_default();
+            tracing::error!(sandbox = id, %error, "a sandbox's row cannot be read, and is passed over");
+        })
+        .ok()
 }
 
 /// One page, newest first.
@@ -315,11 +325,12 @@ pub fn list(connection: &Connection, query: &Query) -> Result<Page, Error> {
             ":project": project, ":statuses": statuses, ":search": search,
             ":at": at, ":id": id, ":limit": query.limit + 1,
         },
-        |row| SandboxRow::try_from(row),
+        |row| Ok(readable(row)),
     )?;
     let mut rows = rows.collect::<Result<Vec<_>, _>>()?;
     let has_more = rows.len() > query.limit as usize;
     rows.truncate(query.limit as usize);
+    let rows = rows.into_iter().flatten().collect();
     let total = connection
         .prepare_cached(&format!("SELECT COUNT(*) FROM sandboxes WHERE {filter}"))?
         .query_row(named_params! { ":project": project, ":statuses": statuses, ":search": search }, |row| row.get(0))?;
@@ -521,10 +532,7 @@ pub fn extend(tx: &Tx<'_>, id: SandboxId, by: Duration) -> Result<(), Error> {
 /// The clock was set by `millis`: moves every time along that something is still counted from or to.
 pub fn move_times(tx: &Tx<'_>, millis: i64) -> Result<(), Error> {
     let by = named_params! { ":by": millis };
-    tx.execute(
-        "UPDATE running_intervals SET started_at = started_at + :by WHERE ended_at IS NULL",
-        by,
-    )?;
+    tx.execute("UPDATE running_intervals SET started_at = started_at + :by WHERE ended_at IS NULL", by)?;
     tx.execute("UPDATE turns SET started_at = started_at + :by WHERE ended_at IS NULL", by)?;
     tx.execute(
         "UPDATE sandboxes SET expires_at = expires_at + :by, started_at = started_at + :by
