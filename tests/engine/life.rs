@@ -6,8 +6,10 @@ use courier_engine::{
     agent::Exit,
     engine::{Code, NewSandbox, SendHow},
     model::{Activity, AgentKind, Ending, ErrorKind, Item, Lifecycle, OnTimeout, Reason, Status},
+    provider::Presence,
     store::SandboxRow,
 };
+use courier_test_support::trouble::{Call, Trouble};
 
 use crate::world::World;
 
@@ -335,6 +337,67 @@ async fn a_sandbox_given_up_is_destroyed_by_a_later_life() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(world.provider.alive(), 0, "the job that was owed is done");
+}
+
+#[tokio::test]
+async fn what_arrives_after_it_was_given_up_is_destroyed() {
+    let mut world = World::new().await;
+    world.provider.think(true);
+    let project = world.project().await;
+    let created = world.engine.sandbox_create(NewSandbox::of(project, AgentKind::Shell, "true")).await.unwrap();
+    world.until(created.id, |row| row.step.as_deref().is_some_and(|step| step.starts_with("starting"))).await;
+    world.engine.sandbox_stop(created.id).await.unwrap();
+    world.engine.sandbox_give_up(created.id).await.unwrap();
+    let row = world.until(created.id, is(Status::Killed)).await;
+    assert_eq!(row.lifecycle, killed(Reason::Abandoned));
+    let more = world.engine.sandbox_extend(created.id, Duration::from_secs(1)).await.unwrap_err();
+    assert_eq!(more.code(), Code::IllegalState, "it has ended, though somebody waits for what arrives");
+    world.provider.think(false);
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    // Made, and destroyed at once: the provider knows it, and it is gone.
+    let is_gone = || matches!(world.provider.presence(created.id), Some(Presence::Gone { .. }));
+    while !is_gone() && tokio::time::Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(is_gone(), "it arrived, and stays");
+    world.restart().await;
+    assert_eq!(world.provider.alive(), 0);
+}
+
+#[tokio::test]
+async fn a_pause_that_was_recorded_is_done_after_a_crash() {
+    let mut world = World::new().await;
+    let (id, _turn) = world.running("work").await;
+    let slow = Trouble { thinks: Duration::from_secs(600), ..Trouble::default() };
+    world.provider.trouble(Call::Pause, slow);
+    world.engine.sandbox_pause(id).await.unwrap();
+    // The app ends before the provider has heard of it.
+    world.engine.shutdown().await;
+    world.provider.be_well();
+    world.restart().await;
+    world.until(id, is(Status::Paused)).await;
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_a_provider_that_is_slow_to_say_what_runs() {
+    let mut world = World::new().await;
+    let (id, _turn) = world.running("work").await;
+    world.provider.trouble(Call::Inspect, Trouble { thinks: Duration::from_secs(600), ..Trouble::default() });
+    world.restart().await;
+    world.engine.sandbox_stop(id).await.unwrap();
+    world.until(id, is(Status::Killed)).await;
+}
+
+#[tokio::test]
+async fn a_turn_the_provider_does_not_take_can_be_interrupted() {
+    let world = World::new().await;
+    world.provider.refuse_turns(true);
+    let project = world.project().await;
+    let id = world.engine.sandbox_create(NewSandbox::of(project, AgentKind::Shell, "later")).await.unwrap().id;
+    world.until(id, |row| row.is_working).await;
+    world.engine.sandbox_interrupt(id).await.unwrap();
+    world.until(id, |row| row.lifecycle.status == Status::Running && !row.is_working).await;
+    assert!(world.provider.started().is_empty(), "it never began");
 }
 
 #[tokio::test]

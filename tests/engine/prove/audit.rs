@@ -143,8 +143,10 @@ impl Audit {
                 ending: ending.map(|code| Ending::from_code(&code).expect("an ending")),
             };
             let view = SandboxView { id: row.get("id")?, lifecycle };
-            let is_there = |column: &str| row.get::<_, rusqlite::types::Value>(column).map(|v| v != rusqlite::types::Value::Null);
-            let there = [is_there("error_kind")?, is_there("ended_at")?, is_there("expires_at")?, is_there("remaining_ms")?];
+            let is_there =
+                |column: &str| row.get::<_, rusqlite::types::Value>(column).map(|v| v != rusqlite::types::Value::Null);
+            let there =
+                [is_there("error_kind")?, is_there("ended_at")?, is_there("expires_at")?, is_there("remaining_ms")?];
             let remaining: Option<i64> = row.get("remaining_ms")?;
             Ok((view, there, remaining, row.get::<_, i64>("timeout_ms")?))
         });
@@ -152,8 +154,12 @@ impl Audit {
             let (id, is) = (&view.id, view.lifecycle);
             self.found(self.legal.contains(&is), || format!("sandbox {id} is {is:?}, which no event leads to"));
             self.found(*has_ended != is.status.is_live(), || format!("sandbox {id} is {is:?}; has ended: {has_ended}"));
-            self.found(*expires == (is.status == Status::Running), || format!("sandbox {id} is {is:?}; expires: {expires}"));
-            self.found(*remains == (is.status == Status::Paused), || format!("sandbox {id} is {is:?}; remains: {remains}"));
+            self.found(*expires == (is.status == Status::Running), || {
+                format!("sandbox {id} is {is:?}; expires: {expires}")
+            });
+            self.found(*remains == (is.status == Status::Paused), || {
+                format!("sandbox {id} is {is:?}; remains: {remains}")
+            });
             self.found(is.status != Status::Error || *has_error, || format!("sandbox {id} is an error without words"));
             let is_within = remaining.is_none_or(|left| (0..=*timeout).contains(&left));
             self.found(is_within, || format!("sandbox {id} has {remaining:?} of {timeout} ms left"));
@@ -182,11 +188,13 @@ impl Audit {
 
     fn turns(&mut self) -> Vec<TurnView> {
         let mut logs: HashMap<String, (Vec<u8>, Vec<u8>)> = HashMap::new();
-        let chunks = self.rows("SELECT turn, stream, bytes, is_compressed, length FROM stream_log ORDER BY id", |row| {
-            let bytes: Vec<u8> = row.get(2)?;
-            let bytes = if row.get(3)? { zstd::decode_all(bytes.as_slice()).expect("it was compressed") } else { bytes };
-            Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, bytes, row.get::<_, i64>(4)?))
-        });
+        let chunks =
+            self.rows("SELECT turn, stream, bytes, is_compressed, length FROM stream_log ORDER BY id", |row| {
+                let bytes: Vec<u8> = row.get(2)?;
+                let bytes =
+                    if row.get(3)? { zstd::decode_all(bytes.as_slice()).expect("it was compressed") } else { bytes };
+                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, bytes, row.get::<_, i64>(4)?))
+            });
         for (turn, stream, bytes, length) in chunks {
             self.found(bytes.len() as i64 == length, || format!("a chunk of turn {turn} has another length"));
             let (out, err) = logs.entry(turn).or_default();

@@ -8,7 +8,7 @@ use std::{
     collections::{HashMap, HashSet},
     path::Path,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicI64, Ordering},
         mpsc,
     },
@@ -35,7 +35,7 @@ use tokio::{runtime::Runtime, sync::broadcast, task::JoinHandle};
 use super::{
     Dice,
     audit::{Audit, Picture, TurnView},
-    figure, seed, size,
+    figure, in_parallel, seed, size,
 };
 
 /// How many lives the long proof takes, and how many steps each.
@@ -72,15 +72,15 @@ struct Seen {
 }
 
 fn prove(seed: u64, lives: u64) -> Seen {
-    let mut seen = Seen::default();
+    let seen = Mutex::new(Seen::default());
     let ground = Ground::new();
-    for case in 0..lives {
-        // One case by itself: its number and the seed.
-        if super::asked("COURIER_CASE").is_none_or(|only| only == case) {
-            Story::new(&ground, seed, case).tell(&mut seen);
+    in_parallel(|case| {
+        if case < lives || super::asked("COURIER_CASE").is_some() {
+            Story::new(&ground, seed, case).tell(&seen);
         }
-    }
-    seen
+        case + 1 < lives
+    });
+    seen.into_inner().unwrap()
 }
 
 /// A data folder with projects in it, copied for each case.
@@ -110,7 +110,11 @@ fn copy(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() { copy(&entry.path(), &target) } else { _ = std::fs::copy(entry.path(), target).unwrap() }
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target)
+        } else {
+            _ = std::fs::copy(entry.path(), target).unwrap()
+        }
     }
 }
 
@@ -147,7 +151,8 @@ impl Life {
         runtime.spawn_blocking(move || over.recv());
         let host = Host::new(home.to_owned(), Arc::new(SessionOnly::default()), Person::default());
         let providers: Vec<Arc<dyn courier_engine::provider::Provider>> = vec![Arc::new(provider.clone())];
-        let engine = runtime.block_on(Engine::open(Config { host, clock: Arc::new(clock.clone()), providers })).unwrap();
+        let engine =
+            runtime.block_on(Engine::open(Config { host, clock: Arc::new(clock.clone()), providers })).unwrap();
         let changes = engine.feed().changes();
         Self { runtime, engine, changes, stand_still }
     }
@@ -261,7 +266,7 @@ impl Story {
         }
     }
 
-    fn tell(mut self, seen: &mut Seen) {
+    fn tell(mut self, seen: &Mutex<Seen>) {
         self.create();
         for _ in 0..STEPS {
             self.step();
@@ -278,10 +283,12 @@ impl Story {
         let stands = |status| matches!(status, Status::Paused | Status::Killed | Status::Error);
         let is_over = self.picture.sandboxes.iter().all(|sandbox| stands(sandbox.lifecycle.status));
         self.demand(is_over, || "a sandbox runs on beyond its time".to_owned());
+        let mut seen = seen.lock().unwrap();
         seen.steps += STEPS;
         seen.crashes += self.crashes;
         seen.sandboxes += self.picture.sandboxes.len() as u64;
         seen.turns += self.picture.turns.len() as u64;
+        drop(seen);
         self.life.take().expect("it lives").crash(0);
     }
 
@@ -370,7 +377,10 @@ impl Story {
         };
         self.note(format!("create {prompt:?}, {:?}, {:?}", new.timeout, new.on_timeout));
         let engine = self.engine();
-        self.ask(Asked::Create { prompt }, async move { engine.sandbox_create(new).await.map(|row| Answer::Made(row.id)) });
+        self.ask(
+            Asked::Create { prompt },
+            async move { engine.sandbox_create(new).await.map(|row| Answer::Made(row.id)) },
+        );
     }
 
     /// A sandbox, more often one that lives.
@@ -660,7 +670,8 @@ impl Story {
     fn never_answered(&mut self, asked: Asked) {
         (self.picture, _) = self.audit.look();
         let found = |content: &str| {
-            let message = self.picture.messages.iter().find(|message| message.role == "user" && message.content == content);
+            let message =
+                self.picture.messages.iter().find(|message| message.role == "user" && message.content == content);
             message.map(|message| message.id.parse::<MessageId>().expect("an id"))
         };
         match asked {
@@ -726,7 +737,8 @@ impl Story {
                 _ => {}
             }
         }
-        let mut known: HashSet<&str> = self.accepted.values().flat_map(|one| &one.contents).map(String::as_str).collect();
+        let mut known: HashSet<&str> =
+            self.accepted.values().flat_map(|one| &one.contents).map(String::as_str).collect();
         for (asked, _) in &self.asked {
             match asked {
                 Asked::Create { prompt: text } | Asked::Send { content: text, .. } => _ = known.insert(text),
@@ -773,7 +785,10 @@ impl Story {
             let may_be_short = turn.end.is_none() || self.may_be_short(&turn.sandbox);
             if !is_whole && !may_be_short {
                 let lengths = (turn.out.len(), spool.out.len(), turn.err.len(), spool.err.len());
-                problems.push(format!("turn {} ended as {:?} {:?}, and not all is in the log: {lengths:?}", turn.id, turn.end, turn.error_kind));
+                problems.push(format!(
+                    "turn {} ended as {:?} {:?}, and not all is in the log: {lengths:?}",
+                    turn.id, turn.end, turn.error_kind
+                ));
             }
         }
     }
@@ -816,7 +831,8 @@ impl Story {
     }
 
     fn unsettled(&self) -> Vec<String> {
-        let mut problems: Vec<String> = self.asked.iter().map(|(asked, _)| format!("{asked:?} is not answered")).collect();
+        let mut problems: Vec<String> =
+            self.asked.iter().map(|(asked, _)| format!("{asked:?} is not answered")).collect();
         for sandbox in &self.picture.sandboxes {
             let (id, is) = (sandbox.id.as_str(), sandbox.lifecycle);
             if is.activity != Activity::None || is.status == Status::Creating {
@@ -832,7 +848,8 @@ impl Story {
             if !is_true {
                 problems.push(format!("{id} is {is:?}, and the provider says {there:?}"));
             }
-            let waits = self.picture.messages.iter().any(|m| m.sandbox == id && m.delivery.as_deref() == Some("queued"));
+            let waits =
+                self.picture.messages.iter().any(|m| m.sandbox == id && m.delivery.as_deref() == Some("queued"));
             let is_open = self.picture.turns.iter().any(|turn| turn.sandbox == id && turn.end.is_none());
             if is.status == Status::Running && (waits || is_open) {
                 problems.push(format!("{id} is idle; messages wait: {waits}; a turn is open: {is_open}"));

@@ -6,6 +6,9 @@ mod audit;
 mod crash;
 mod life;
 
+/// How many cases are under way at once.
+const WORKERS: usize = 4;
+
 /// What a proof was asked for: `COURIER_SEED` replays it, `COURIER_PROOF_SIZE` makes it longer or shorter.
 fn asked(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
@@ -26,6 +29,30 @@ fn size(usual: u64) -> u64 {
 /// Prints one figure.
 fn figure(name: &str, value: u64, unit: &str) {
     println!(r#"{{"name":"{name}","value":{value},"unit":"{unit}","against":null,"ratio":null}}"#);
+}
+
+/// Does `case` with 0, 1, 2 … on a few threads, until one of them says that it was enough, or fails. They wait more than
+/// they work. `COURIER_CASE` does only one.
+fn in_parallel(case: impl Fn(u64) -> bool + Sync) {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    if let Some(only) = asked("COURIER_CASE") {
+        _ = case(only);
+        return;
+    }
+    let (next, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let work = || {
+        while !is_over.load(Ordering::SeqCst) {
+            let number = next.fetch_add(1, Ordering::SeqCst);
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| case(number)));
+            if !matches!(outcome, Ok(true)) {
+                is_over.store(true, Ordering::SeqCst);
+            }
+            if let Err(panic) = outcome {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..WORKERS).for_each(|_| _ = scope.spawn(work)));
 }
 
 /// Choices that a seed decides.

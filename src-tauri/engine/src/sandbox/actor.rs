@@ -304,7 +304,7 @@ impl Actor {
             }
             Done::Revived(found) => {
                 self.making_ended();
-                if self.ending.is_some() { Ok(()) } else { self.found(found).await }
+                if self.ending.is_some() { Ok(()) } else { self.joined(found).await }
             }
             Done::Rejoined(found) => {
                 self.making_ended();

@@ -62,9 +62,21 @@ impl Actor {
                 self.revive();
                 Ok(())
             }
-            // An error: nobody knows, and the next check asks again.
-            found => self.found(found).await,
+            found => self.joined(found).await,
         }
+    }
+
+    /// What there is once a sandbox is looked after again. A pause or a resume that is recorded is owed still.
+    pub(super) async fn joined(&mut self, found: Result<Presence, provider::Error>) -> Result<(), store::Error> {
+        let pause = match (self.row.lifecycle.activity, &found) {
+            (Activity::Pausing, Ok(Presence::Alive) | Err(_)) => true,
+            (Activity::Resuming, Ok(Presence::Paused) | Err(_)) => false,
+            // An error: nobody knows, and the next check asks again.
+            _ => return self.found(found).await,
+        };
+        self.join_turn(true).await?;
+        self.suspend(pause);
+        Ok(())
     }
 
     /// The machine was rebooted, or somebody ended the keeper while the app was closed: the sandbox's files are there,

@@ -20,8 +20,18 @@ pub const SOURCE: &str = "COURIER_CRASH_SOURCE";
 pub const PLAN: &str = "COURIER_CRASH_PLAN";
 /// What the agent prints and nobody may read.
 pub const SECRET: &str = "sk-ant-oat01-crash-canary-7c1f5e0a93-do-not-print";
+/// What it announces on its standard error: a change, a line of the journal.
+pub const CHANGE: u8 = b'.';
+pub const STEP: u8 = b'|';
 /// How many lines an agent prints for a message.
 const LINES: u32 = 32;
+
+/// How much of its token an agent prints at first.
+const HALF: usize = 20;
+
+pub fn half_of_secret() -> &'static [u8] {
+    &SECRET.as_bytes()[..HALF]
+}
 
 /// What kind of life it is.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +99,7 @@ fn program() -> String {
 if [ \"$1\" = --version ]; then echo '2.1.332 (Claude Code)'; exit; fi
 {lines}
 token=$CLAUDE_CODE_OAUTH_TOKEN
-printf 'token %s' \"${{token:0:20}}\"; sleep 0.01; printf '%s and on\\n' \"${{token:20}}\"
+printf 'token %s' \"${{token:0:{HALF}}}\"; sleep 0.01; printf '%s and on\\n' \"${{token:{HALF}}}\"
 echo '{RESULT}'
 {end}
 "
@@ -114,10 +124,9 @@ async fn live(place: &Path, source: &str, plan: Plan) {
     journal.write("start");
     let engine = Engine::open(config(&place.join("data"))).await.unwrap();
     let mut changes = engine.feed().changes();
-    // A byte for each change: whoever kills counts them.
     let announcing = tokio::task::spawn_blocking(move || {
         while !matches!(changes.blocking_recv(), Err(RecvError::Closed)) {
-            _ = std::io::stderr().write_all(b".");
+            _ = std::io::stderr().write_all(&[CHANGE]);
         }
     });
     // A sandbox that has ended leaves nothing to do.
@@ -151,6 +160,7 @@ struct Script<'a> {
 impl Script<'_> {
     async fn play(mut self, place: &Path, source: &str) -> Result<(), Ended> {
         let id = self.create(place, source).await;
+        self.step("making", |_| true, id).await?;
         self.step("turn", |row| !row.is_working && row.queued == 0, id).await?;
         self.send(id, "second").await?;
         self.send(id, "third").await?;
@@ -292,6 +302,8 @@ impl Journal {
     fn write(&self, line: &str) {
         // One write: a line is there whole or not at all.
         (&self.file).write_all(format!("{line}\n").as_bytes()).unwrap();
+        // Whoever kills counts.
+        _ = std::io::stderr().write_all(&[STEP]);
     }
 
     /// Whether an earlier life wrote it.

@@ -47,15 +47,27 @@ impl Folder {
 
     pub fn last_words(&self) -> String {
         let read = |name: &str| fs::read_to_string(self.path().join(name)).unwrap_or_default();
-        format!("{}\n{}", read("journal"), read("words"))
+        let mut words = format!("{}\n{}", read("journal"), read("words"));
+        for directory in self.sandboxes() {
+            let log = fs::read_to_string(directory.join(spool::LOG)).unwrap_or_default();
+            words += &format!("keeper lives: {:?}\n{log}", spool::is_locked(&directory));
+        }
+        let database = self.path().join("data/courier.db");
+        if Audit::has_tables(&database) {
+            words += &format!("{:#?}", Audit::of(&database).look());
+        }
+        words
     }
 
     /// What the app did last.
     pub fn last_step(&self) -> String {
-        self.journal().last().map_or_else(|| "start".to_owned(), |line| {
-            let words: String = line.chars().filter(|character| !character.is_ascii_digit()).collect();
-            words.trim_end().to_owned()
-        })
+        self.journal().last().map_or_else(
+            || "start".to_owned(),
+            |line| {
+                let words: String = line.chars().filter(|character| !character.is_ascii_digit()).collect();
+                words.trim_end().to_owned()
+            },
+        )
     }
 
     fn journal(&self) -> Vec<String> {
@@ -159,8 +171,9 @@ impl Folder {
         let (out, err) = self.plan.printed(&self.name_of(turn, picture));
         let ended_well = matches!(turn.end, Some((_, Some(0), None)));
         let is_whole = turn.out == out && turn.err == err;
-        let is_begin = out.starts_with(&turn.out) && err.starts_with(&turn.err);
-        // Where it was ended, half a secret may have been held back.
+        // One that was ended in the middle of its token has printed no token.
+        let begin = turn.out.strip_suffix(app::half_of_secret()).unwrap_or(&turn.out);
+        let is_begin = out.starts_with(begin) && err.starts_with(&turn.err);
         if (ended_well && !is_whole) || !is_begin {
             problems.push(format!(
                 "turn {} ended as {:?} {:?}; its log: {:?}",
@@ -172,7 +185,10 @@ impl Folder {
         }
         // Nothing but the end of its sandbox ends an agent that does no wrong.
         if turn.end.is_some() && !ended_well && !self.is_rough && !self.plan.stops_in_mid_turn {
-            problems.push(format!("turn {} was not let work to its end: {:?} {:?}", turn.number, turn.end, turn.error_kind));
+            problems.push(format!(
+                "turn {} was not let work to its end: {:?} {:?}",
+                turn.number, turn.end, turn.error_kind
+            ));
         }
     }
 
@@ -201,7 +217,12 @@ impl Folder {
                 let mut bytes = fs::read(place.join(name)).unwrap_or_default();
                 bytes.truncate(end.map_or(usize::MAX, |end| usize::try_from(end).unwrap()));
                 if bytes != *log {
-                    problems.push(format!("turn {}: {name} has {} bytes, the log {}", turn.number, bytes.len(), log.len()));
+                    problems.push(format!(
+                        "turn {}: {name} has {} bytes, the log {}",
+                        turn.number,
+                        bytes.len(),
+                        log.len()
+                    ));
                 }
             }
         }

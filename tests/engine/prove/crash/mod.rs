@@ -12,7 +12,10 @@ use std::{
     collections::BTreeMap,
     io::Read,
     process::{Child, Command, Stdio},
-    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    sync::{
+        Mutex,
+        mpsc::{Receiver, RecvTimeoutError, channel},
+    },
     time::{Duration, Instant},
 };
 
@@ -20,14 +23,16 @@ use courier_keeper::protocol::KeeperRecord;
 use courier_test_support::repositories::Repository;
 
 use self::folder::Folder;
-use super::{Dice, figure, seed, size};
+use super::{Dice, figure, in_parallel, seed, size};
 
 /// How many kills the long proof takes.
 const KILLS: u64 = 1000;
 /// How often the app is killed in one life at most; then it may live to the script's end.
 const KILLS_A_LIFE: u64 = 9;
+/// How many steps of its script an app takes at most before it is killed.
+const STEPS: u64 = 14;
 /// How long a script may take that nobody interrupts.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn an_app_killed_at_any_moment_loses_and_doubles_nothing_in_short() {
@@ -72,22 +77,14 @@ struct Seen {
 
 fn prove(seed: u64, kills: u64) -> Seen {
     let repository = Repository::ordinary().unwrap();
-    let mut seen = Seen::default();
+    let seen = Mutex::new(Seen::default());
     // Undisturbed, to know how long a life takes and how much is committed in it.
-    let calm = Life::new(&repository, seed, u64::MAX).lead(&mut seen, None);
-    for number in 0.. {
-        if seen.kills >= kills {
-            break;
-        }
-        let only = super::asked("COURIER_CASE");
-        if only.is_some_and(|only| only < number) {
-            break;
-        }
-        if only.is_none_or(|only| only == number) {
-            Life::new(&repository, seed, number).lead(&mut seen, Some((calm, kills)));
-        }
-    }
-    seen
+    let calm = Life::new(&repository, seed, u64::MAX).lead(&seen, None);
+    in_parallel(|number| {
+        Life::new(&repository, seed, number).lead(&seen, Some((calm, kills)));
+        seen.lock().unwrap().kills < kills
+    });
+    seen.into_inner().unwrap()
 }
 
 /// How long a life takes, and how many changes it announces.
@@ -108,7 +105,7 @@ struct Life<'r> {
 impl<'r> Life<'r> {
     fn new(repository: &'r Repository, seed: u64, number: u64) -> Self {
         let mut dice = Dice::of(seed, number);
-        let victim = match dice.below(8) {
+        let victim = match dice.below(6) {
             _ if number == u64::MAX => Victim::AppAlone,
             0 => Victim::Keeper,
             1 => Victim::KeeperOfTheDead,
@@ -120,7 +117,7 @@ impl<'r> Life<'r> {
     }
 
     /// Starts the app until its script is done; kills it in between.
-    fn lead(mut self, seen: &mut Seen, disturbed: Option<(Measure, u64)>) -> Measure {
+    fn lead(mut self, seen: &Mutex<Seen>, disturbed: Option<(Measure, u64)>) -> Measure {
         let began = Instant::now();
         let planned = if disturbed.is_some() { 1 + self.dice.below(KILLS_A_LIFE) } else { 0 };
         let (mut kills, mut changes) = (0, 0);
@@ -128,11 +125,15 @@ impl<'r> Life<'r> {
             let mut app = self.start();
             let heard = listen(&mut app);
             let is_killed = match disturbed {
-                Some((calm, wanted)) if kills < planned && seen.kills < wanted => {
+                Some((calm, wanted)) if kills < planned && seen.lock().unwrap().kills < wanted => {
                     self.disturb(&heard, calm, planned, seen)
                 }
                 _ => {
-                    changes += until_silent(&heard);
+                    let is_stuck = until_silent(&heard).map(|more| changes += more).is_none();
+                    if is_stuck {
+                        _ = app.kill();
+                        panic!("{}: it does not come to its end\n{}", self.name, self.folder.last_words());
+                    }
                     false
                 }
             };
@@ -146,14 +147,17 @@ impl<'r> Life<'r> {
                 break;
             }
             kills += 1;
+            let is_keeper_next = self.victim == Victim::KeeperOfTheDead && self.dice.one_in(2);
+            let keepers = u64::from(is_keeper_next && self.kill_keeper());
+            let mut seen = seen.lock().unwrap();
             seen.kills += 1;
+            seen.keepers += keepers;
             *seen.during.entry(self.folder.last_step()).or_default() += 1;
-            if self.victim == Victim::KeeperOfTheDead && self.dice.one_in(2) {
-                seen.keepers += u64::from(self.kill_keeper());
-            }
+            drop(seen);
             self.folder.judge();
         }
         let (turns, bytes) = self.folder.judge_the_end();
+        let mut seen = seen.lock().unwrap();
         seen.lives += 1;
         seen.turns += turns;
         seen.bytes += bytes;
@@ -170,34 +174,35 @@ impl<'r> Life<'r> {
         command.spawn().unwrap()
     }
 
-    /// Waits for the moment to kill the app at: some time after its start, or after so many changes and a little more.
-    fn disturb(&mut self, heard: &Receiver<u64>, calm: Measure, planned: u64, seen: &mut Seen) -> bool {
-        let share = 2 * calm.time.as_micros() as u64 / (planned + 1);
-        let (after, changes) = if self.dice.one_in(2) {
-            (Duration::from_micros(self.dice.below(share)), u64::MAX)
-        } else {
-            let changes = 1 + self.dice.below(2 * calm.changes / (planned + 1));
-            (PATIENCE, changes)
-        };
-        let little = Duration::from_micros(self.dice.below(4000));
-        let keeper_at = (self.victim == Victim::Keeper && self.dice.one_in(2))
+    /// Waits for the moment to kill the app at: some time after its start, some changes and a little more, or some steps
+    /// of its script and a little more. False where it ended before.
+    fn disturb(&mut self, heard: &Receiver<Heard>, calm: Measure, planned: u64, seen: &Mutex<Seen>) -> bool {
+        let share = 2 * u64::try_from(calm.time.as_micros()).expect("it is short") / (planned + 1);
+        let (mut after, mut wanted) = (PATIENCE, Heard { changes: u64::MAX, steps: u64::MAX });
+        match self.dice.below(3) {
+            0 => after = Duration::from_micros(self.dice.below(share)),
+            1 => wanted.changes = 1 + self.dice.below(2 * calm.changes / (planned + 1)),
+            _ => wanted.steps = 1 + self.dice.below(STEPS),
+        }
+        let little = Duration::from_micros(self.dice.below(12_000));
+        let mut keeper_at = (self.victim == Victim::Keeper && self.dice.one_in(2))
             .then(|| Instant::now() + Duration::from_micros(self.dice.below(share)));
         let deadline = Instant::now() + after;
-        let mut count = 0;
-        let mut keeper_at = keeper_at;
+        let mut count = Heard::default();
         loop {
             let until = keeper_at.map_or(deadline, |at| at.min(deadline));
             match heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(more) => count += more,
+                Ok(more) => count.add(more),
                 Err(RecvTimeoutError::Disconnected) => return false,
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if keeper_at.is_some_and(|at| at <= Instant::now()) {
                 keeper_at = None;
-                seen.keepers += u64::from(self.kill_keeper());
+                let keepers = u64::from(self.kill_keeper());
+                seen.lock().unwrap().keepers += keepers;
             }
-            if count >= changes {
-                // What a commit leads to is under way.
+            if count.changes >= wanted.changes || count.steps >= wanted.steps {
+                // What that leads to is under way.
                 std::thread::sleep(little);
                 return true;
             }
@@ -217,14 +222,33 @@ impl<'r> Life<'r> {
     }
 }
 
-/// Counts what the app announces: a byte for each change, until its standard error ends.
-fn listen(app: &mut Child) -> Receiver<u64> {
+/// What the app announces: a byte for each change, another for each line of its journal.
+#[derive(Clone, Copy, Debug, Default)]
+struct Heard {
+    changes: u64,
+    steps: u64,
+}
+
+impl Heard {
+    fn of(bytes: &[u8]) -> Self {
+        let count = |wanted| bytes.iter().filter(|byte| **byte == wanted).count() as u64;
+        Self { changes: count(app::CHANGE), steps: count(app::STEP) }
+    }
+
+    fn add(&mut self, more: Self) {
+        self.changes += more.changes;
+        self.steps += more.steps;
+    }
+}
+
+/// Hears what the app announces, until its standard error ends.
+fn listen(app: &mut Child) -> Receiver<Heard> {
     let (sender, heard) = channel();
     let mut pipe = app.stderr.take().expect("it is piped");
     std::thread::spawn(move || {
         let mut bytes = [0; 4096];
         while let Ok(count @ 1..) = pipe.read(&mut bytes) {
-            if sender.send(count as u64).is_err() {
+            if sender.send(Heard::of(&bytes[..count])).is_err() {
                 return;
             }
         }
@@ -232,14 +256,15 @@ fn listen(app: &mut Child) -> Receiver<u64> {
     heard
 }
 
-fn until_silent(heard: &Receiver<u64>) -> u64 {
+/// Hears it to its end, and says how many changes there were; `None` where it takes too long.
+fn until_silent(heard: &Receiver<Heard>) -> Option<u64> {
     let deadline = Instant::now() + PATIENCE;
-    let mut count = 0;
+    let mut count = Heard::default();
     loop {
         match heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(more) => count += more,
-            Err(RecvTimeoutError::Disconnected) => return count,
-            Err(RecvTimeoutError::Timeout) => panic!("the app does not come to its end"),
+            Ok(more) => count.add(more),
+            Err(RecvTimeoutError::Disconnected) => return Some(count.changes),
+            Err(RecvTimeoutError::Timeout) => return None,
         }
     }
 }
