@@ -48,6 +48,23 @@ pub fn read(pid: u32) -> Option<Process> {
     })
 }
 
+/// The memory a process holds, in bytes, what it shares counted whole.
+pub fn resident(pid: u32) -> std::io::Result<u64> {
+    field(pid, "smaps_rollup", "Rss:")
+}
+
+/// The memory a process holds, in bytes, what it shares counted by its share.
+pub fn proportional(pid: u32) -> std::io::Result<u64> {
+    field(pid, "smaps_rollup", "Pss:")
+}
+
+fn field(pid: u32, file: &str, name: &str) -> std::io::Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/{file}"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let kibibytes = line.and_then(|rest| rest.split_whitespace().next()).and_then(|value| value.parse::<u64>().ok());
+    kibibytes.map(|value| value << 10).ok_or_else(|| std::io::ErrorKind::InvalidData.into())
+}
+
 /// The processes that bear `marker` in their arguments, environment or working directory; dead ones are left out.
 pub fn mentioning(marker: &str) -> Vec<Process> {
     let mut found = all();
@@ -115,6 +132,7 @@ mod tests {
         let own = read(std::process::id()).unwrap();
         assert!(!own.is_dead() && !own.is_stopped());
         assert!(own.started > 0);
+        assert!(proportional(own.pid).unwrap() <= resident(own.pid).unwrap(), "what is shared counts less");
         let is_own = |process: &Process| process.pid == own.pid;
         assert!(descendants(own.parent).iter().any(is_own), "it is its parent's child");
         assert_eq!(read(u32::MAX), None, "there is no such process");
