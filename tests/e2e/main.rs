@@ -19,6 +19,7 @@ mod errors;
 mod hostile;
 mod pause;
 mod sample;
+mod soak;
 mod stream;
 mod timeout;
 mod views;

@@ -29,6 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// starting a program.
 pub(crate) fn printing(rate: u64, seconds: u64) -> String {
     let lines = rate * seconds;
+    let pause = if rate > 500 { "0.004" } else { "0.05" };
     format!(
         r#"exec {{nothing}}<> <(:)
 LC_ALL=C; begun=${{EPOCHREALTIME/[.,]/}}; line=0
@@ -37,7 +38,7 @@ while ((line < {lines})); do
   while ((line < due)); do
     ((++line)); printf 'line %07d @%s the quick brown fox\n' "$line" "${{EPOCHREALTIME/[.,]/}}"
   done
-  read -rt 0.004 -u "$nothing"
+  read -rt {pause} -u "$nothing"
 done
 exit 0"#
     )
@@ -97,6 +98,8 @@ struct Seen {
     web: Vec<(Instant, u64, u64)>,
     engine: Vec<u64>,
     pictures: f64,
+    /// The share of one core that the web process and the app's own took.
+    cores: [f64; 2],
 }
 
 impl Seen {
@@ -139,20 +142,28 @@ pub(crate) fn web_process(app: &App) -> anyhow::Result<Process> {
 async fn watch(journey: &mut Journey, app: &App, rate: u64, seconds: u64) -> anyhow::Result<(String, Seen)> {
     app.script(WATCH, vec![]).await?;
     let sandbox = app.create_shell(&printing(rate, seconds)).await?;
-    app.see_text("row-output", "line 0000").await?;
+    app.see_text("row-output", "line ").await?;
     let (web, engine) = (web_process(app)?, app.process().context("the app runs")?);
-    let mut seen = Seen { lags: vec![], web: vec![], engine: vec![], pictures: 0.0 };
+    let mut seen = Seen { lags: vec![], web: vec![], engine: vec![], pictures: 0.0, cores: [0.0; 2] };
     let begun = Instant::now();
     let pictures = app.script("return window.streamPictures", vec![]).await?.as_f64().unwrap_or(0.0);
-    let length = Duration::from_secs(seconds);
-    while begun.elapsed() < length.saturating_sub(LOOK_EVERY) {
+    let times = || -> anyhow::Result<_> { Ok([processes::processor_time(web.pid)?, processes::processor_time(engine.pid)?]) };
+    let before = times()?;
+    let mut drawn = vec![];
+    while app.look("row-ended").await?.is_none() {
+        ensure!(begun.elapsed() < Duration::from_secs(seconds) + 4 * DEADLINE, "the agent is still not done");
+        drawn = serde_json::from_value::<Vec<u64>>(app.script(DRAWN, vec![]).await?)?;
+        let is_whole = drawn.windows(2).all(|pair| pair[1] == pair[0] + 1);
+        ensure!(is_whole, "a line is missing between those drawn: {drawn:?}");
         let (resident, proportional) = (processes::resident(web.pid)?, processes::proportional(web.pid)?);
         seen.web.push((Instant::now(), resident, proportional));
         seen.engine.push(processes::resident(engine.pid)?);
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    let drawn: Vec<u64> = serde_json::from_value(app.script(DRAWN, vec![]).await?)?;
-    ensure!(drawn.windows(2).all(|pair| pair[1] == pair[0] + 1), "no line is missing between those drawn: {drawn:?}");
+    for (index, after) in times()?.into_iter().enumerate() {
+        seen.cores[index] = (after - before[index]).as_secs_f64() / begun.elapsed().as_secs_f64();
+    }
+    ensure!(drawn.len() > 20, "lines were drawn: {drawn:?}");
     let now = app.script("return window.streamPictures", vec![]).await?.as_f64().unwrap_or(0.0);
     seen.pictures = (now - pictures) / begun.elapsed().as_secs_f64();
 
@@ -194,7 +205,7 @@ fn a_fast_agent_is_followed_and_a_reader_further_up_is_left_alone() {
         app.screenshot("1-followed").await?;
 
         let sandbox = app.create_shell(&printing(2_000, 12)).await?;
-        app.see_text("row-output", "line 0004").await?;
+        app.see_text("row-output", "line 0002").await?;
         app.script("document.querySelector('[data-testid=\"conversation\"]').scrollTop -= 6000", vec![]).await?;
         app.see("newest").await?;
         let place = app.script(AT_THE_TOP, vec![]).await?;
@@ -238,6 +249,8 @@ fn prove_stream() {
         figure("stream/lag_p95_last_third", percentile(&last, 95), "ms", Some(100.0));
         figure("stream/lag_max_last_third", percentile(&last, 100), "ms", None);
         figure("stream/pictures", seen.pictures, "per second", None);
+        figure("stream/web_cores", seen.cores[0], "cores", None);
+        figure("stream/engine_cores", seen.cores[1], "cores", None);
         for (third, name) in ["first", "middle", "last"].iter().enumerate() {
             let against = (third == 2).then(|| seen.web(1));
             figure(&format!("stream/web_pss_{name}_third"), seen.web(third), "MB", against);
