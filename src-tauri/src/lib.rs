@@ -1,5 +1,7 @@
 //! The shell: window, tray and IPC around the engine. The only Rust that knows Tauri exists.
 
+#[cfg(target_os = "linux")]
+mod drawing;
 pub mod ipc;
 mod log;
 mod notify;
@@ -19,6 +21,8 @@ const WINDOW: &str = "main";
 
 /// Starts the app and returns when it has quit.
 pub fn run() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    drawing::choose();
     let surface = ipc::surface();
     let app = tauri::Builder::default()
         .plugin(tauri_plugin_single_instance::init(|app, _arguments, _directory| show(app)))

@@ -215,21 +215,43 @@ fn what_is_printed_shows_and_does_not_act() {
         app.show_sandboxes().await?;
         app.script(ARM, vec![]).await?;
         let mut range = Range { journey, app: &app, connections, address, number: 0 };
-        markup(&mut range).await?;
-        markup_in_pieces(&mut range).await?;
-        links(&mut range).await?;
-        lying_links(&mut range).await?;
-        remote_content(&mut range).await?;
-        styles_and_names(&mut range).await?;
-        directions(&mut range).await?;
-        nesting(&mut range).await?;
-        tangles(&mut range).await?;
-        clutter(&mut range).await?;
-        a_long_line(&mut range).await?;
-        sequences(&mut range).await?;
-        counts(&mut range).await?;
-        names(&mut range).await
+        // One that succeeds is told with all the others that do.
+        let mut acted = vec![];
+        for name in ATTACKS {
+            if let Err(error) = attack(name, &mut range).await {
+                app.screenshot(&format!("failure-{name}")).await?;
+                acted.push(format!("{name}: {error:#}"));
+                app.script("document.querySelector('dialog[open]')?.dispatchEvent(new Event('cancel', {cancelable: true})); window.canaries = []", vec![]).await?;
+            }
+        }
+        ensure!(acted.is_empty(), "{acted:#?}");
+        Ok(())
     });
+}
+
+const ATTACKS: [&str; 14] = [
+    "markup", "pieces", "links", "lying-links", "remote", "styles", "directions", "nesting", "tangles", "clutter",
+    "long-line", "sequences", "counts", "names",
+];
+
+async fn attack(name: &str, range: &mut Range<'_>) -> anyhow::Result<()> {
+    match name {
+        "markup" => markup(range).await,
+        "pieces" => markup_in_pieces(range).await,
+        "links" => links(range).await,
+        "lying-links" => lying_links(range).await,
+        "remote" => remote_content(range).await,
+        "styles" => styles_and_names(range).await,
+        "directions" => directions(range).await,
+        "nesting" => nesting(range).await,
+        "tangles" => tangles(range).await,
+        "clutter" => clutter(range).await,
+        "long-line" => a_long_line(range).await,
+        "sequences" => sequences(range).await,
+        "counts" => counts(range).await,
+        "names" => names(range).await,
+        _ => anyhow::bail!("there is no attack {name}"),
+    }
 }
 
 const MARKUP: &str = r#"<script>canary("script")</script><img src=x onerror="canary('img')"><svg onload=canary(1)><iframe srcdoc="<script>parent.canary()</script>"></iframe><details open ontoggle=canary(2)><b onmouseover=canary(3)>bold</b><math><mtext></form><form><mglyph><style></math><img src onerror=canary(4)>"#;
@@ -503,9 +525,10 @@ echo '{"type":"assistant","message":{"id":"after","role":"assistant","content":[
 async fn sequences(range: &mut Range<'_>) -> anyhow::Result<()> {
     let app = range.app;
     // The person copies something.
-    app.fill("composer-input", CLIPBOARD).await?;
-    app.type_text("composer-input", &format!("{CONTROL}a{NONE}{CONTROL}c{NONE}")).await?;
-    app.fill("composer-input", "").await?;
+    app.click("palette-open").await?;
+    app.fill("palette-input", CLIPBOARD).await?;
+    app.type_text("palette-input", &format!("{CONTROL}a{NONE}{CONTROL}c{NONE}")).await?;
+    app.close_dialog().await?;
     let script = r#"echo 'before the sequences'
 printf '\033]52;c;%s\007' "$(printf stolen | base64)"; printf '\033]52;p;%s\033\\' "$(printf stolen | base64)"
 printf '\033]0;a stolen title\007\033]2;a stolen title\033\\\033]1;icon\007'
@@ -529,10 +552,10 @@ printf '\033]0;never ended'"#;
     let links = app.all("[data-testid=\"terminal\"] a, [data-testid=\"terminal\"] .xterm-underline-5").await?;
     ensure!(links.is_empty(), "the terminal has no links");
     range.is_unharmed("sequences").await?;
-    // What the person copied is still there. An ended sandbox has no composer: the search of the palette takes it.
+    // What the person copied is still there.
     app.click("palette-open").await?;
-    app.type_text("[data-testid=\"palette\"] input", &format!("{CONTROL}v{NONE}")).await?;
-    app.see_that("[data-testid=\"palette\"] input", "holds what was copied", |seen| seen.value == CLIPBOARD).await?;
+    app.type_text("palette-input", &format!("{CONTROL}v{NONE}")).await?;
+    app.see_that("palette-input", "holds what was copied", |seen| seen.value == CLIPBOARD).await?;
     app.close_dialog().await
 }
 

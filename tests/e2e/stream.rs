@@ -31,7 +31,8 @@ pub(crate) fn printing(rate: u64, seconds: u64) -> String {
     let lines = rate * seconds;
     let pause = if rate > 500 { "0.004" } else { "0.05" };
     format!(
-        r#"exec {{nothing}}<> <(:)
+        r#"# Prints numbered lines
+exec {{nothing}}<> <(:)
 LC_ALL=C; begun=${{EPOCHREALTIME/[.,]/}}; line=0
 while ((line < {lines})); do
   now=${{EPOCHREALTIME/[.,]/}}; due=$(( (now - begun) * {rate} / 1000000 )); ((due > {lines})) && due={lines}
