@@ -31,7 +31,8 @@ impl<R: Runtime> Notifier<R> {
         if before == Some(status) || (before.is_none() && status != Status::Creating) {
             return;
         }
-        let (app, engine, title, body) = (self.app.clone(), self.engine.clone(), plain(&sandbox.title), plain(&body(sandbox)));
+        let (app, engine, title, body) =
+            (self.app.clone(), self.engine.clone(), plain(&sandbox.title), plain(&body(sandbox)));
         tauri::async_runtime::spawn(async move {
             let wanted =
                 engine.settings().await.is_ok_and(|settings| settings.notifications.get(&status) != Some(&false));

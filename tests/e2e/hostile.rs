@@ -35,6 +35,9 @@ window.canaries = [];
 window.canary = (what) => window.canaries.push(String(what ?? "called"));
 for (const name of ["alert", "confirm", "prompt", "open", "print"]) window[name] = (what) => window.canaries.push(`${name} ${what}`);
 // A list that is measured again within one picture is no harm.
+for (const name of ["write", "writeText"]) navigator.clipboard[name] = async () => void window.canaries.push(`clipboard ${name}`);
+document.execCommand = (name) => window.canaries.push(`command ${name}`);
+for (const name of ["copy", "cut"]) document.addEventListener(name, () => window.canaries.push(`clipboard ${name}`), true);
 window.addEventListener("error", (event) => { if (!event.message.startsWith("ResizeObserver loop")) window.canaries.push(`error ${event.message}`); });
 window.addEventListener("unhandledrejection", (event) => window.canaries.push(`rejected ${event.reason}`));
 document.addEventListener("securitypolicyviolation", (event) => window.canaries.push(`refused ${event.violatedDirective} ${event.blockedURI}`));
@@ -71,9 +74,6 @@ echo '{"type":"system","subtype":"init","session_id":"s","model":"m","tools":[],
 @PRINTS@
 echo '{"type":"result","subtype":"success","is_error":false,"num_turns":1,"result":"","session_id":"s","usage":{"input_tokens":1,"output_tokens":1}}'
 "#;
-
-/// Clipboard of the person, before and after.
-const CLIPBOARD: &str = "what the person copied";
 
 /// The desktop under attack.
 struct Range<'a> {
@@ -230,8 +230,20 @@ fn what_is_printed_shows_and_does_not_act() {
 }
 
 const ATTACKS: [&str; 14] = [
-    "markup", "pieces", "links", "lying-links", "remote", "styles", "directions", "nesting", "tangles", "clutter",
-    "long-line", "sequences", "counts", "names",
+    "markup",
+    "pieces",
+    "links",
+    "lying-links",
+    "remote",
+    "styles",
+    "directions",
+    "nesting",
+    "tangles",
+    "clutter",
+    "long-line",
+    "sequences",
+    "counts",
+    "names",
 ];
 
 async fn attack(name: &str, range: &mut Range<'_>) -> anyhow::Result<()> {
@@ -258,10 +270,16 @@ const MARKUP: &str = r#"<script>canary("script")</script><img src=x onerror="can
 
 async fn markup(range: &mut Range<'_>) -> anyhow::Result<()> {
     let lines = [
-        text(&format!("Before {MARKUP} after.\n\n{MARKUP}\n\n```html\n{MARKUP}\n```\n\n# {MARKUP}\n\n| {MARKUP} |\n|---|\n| {MARKUP} |\n\n`{MARKUP}` &lt;script&gt;canary('entity')&lt;/script&gt; &#60;img src=x onerror=canary(5)&#62;")),
+        text(&format!(
+            "Before {MARKUP} after.\n\n{MARKUP}\n\n```html\n{MARKUP}\n```\n\n# {MARKUP}\n\n| {MARKUP} |\n|---|\n| {MARKUP} |\n\n`{MARKUP}` &lt;script&gt;canary('entity')&lt;/script&gt; &#60;img src=x onerror=canary(5)&#62;"
+        )),
         tool("t1", MARKUP, &json!({"anything": MARKUP})),
         answer("t1", MARKUP, false),
-        tool("t2", "Edit", &json!({"file_path": format!("src/{MARKUP}.rs"), "old_string": MARKUP, "new_string": format!("{MARKUP} new")})),
+        tool(
+            "t2",
+            "Edit",
+            &json!({"file_path": format!("src/{MARKUP}.rs"), "old_string": MARKUP, "new_string": format!("{MARKUP} new")}),
+        ),
         answer("t2", "done", false),
         tool("t3", "Bash", &json!({"command": format!("echo '{MARKUP}'"), "description": MARKUP})),
         answer("t3", &format!("\u{1b}[31m{MARKUP}\u{1b}[0m"), true),
@@ -276,7 +294,8 @@ async fn markup(range: &mut Range<'_>) -> anyhow::Result<()> {
     range.shows("Before <script>canary(\"script\")</script>").await?;
     range.click_everything().await?;
     range.is_unharmed("markup").await?;
-    let script = format!("cat <<'THE END'\n{MARKUP}\nTHE END\nprintf '\\033[32m%s\\033[0m\\n' '<b onclick=canary(6)>green</b>'");
+    let script =
+        format!("cat <<'THE END'\n{MARKUP}\nTHE END\nprintf '\\033[32m%s\\033[0m\\n' '<b onclick=canary(6)>green</b>'");
     range.shell(&script).await?;
     range.shows("<b onclick=canary(6)>green</b>").await?;
     range.terminal_shows("raw-markup", "<b onclick=canary(6)>green</b>").await?;
@@ -287,7 +306,9 @@ async fn markup(range: &mut Range<'_>) -> anyhow::Result<()> {
 async fn markup_in_pieces(range: &mut Range<'_>) -> anyhow::Result<()> {
     let event = |event: Value| json!({"type": "stream_event", "event": event, "session_id": "s"});
     let mut lines = vec![
-        event(json!({"type": "message_start", "message": {"id": "m1", "role": "assistant", "content": [], "usage": {"input_tokens": 1, "output_tokens": 1}}})),
+        event(
+            json!({"type": "message_start", "message": {"id": "m1", "role": "assistant", "content": [], "usage": {"input_tokens": 1, "output_tokens": 1}}}),
+        ),
         event(json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})),
     ];
     let whole = format!("It begins {MARKUP} [a link](javascript:canary(7)) and **ends** here.");
@@ -386,14 +407,19 @@ async fn remote_content(range: &mut Range<'_>) -> anyhow::Result<()> {
     range.shows("The end.").await?;
     range.is_unharmed("remote").await?;
     // Whatever found its way into the page would still be refused by the page's own rules; these two are seen.
-    let ask = format!("new Image().src = '{0}/x.png'; return fetch('{0}/y').then(() => 'answered', () => 'refused')", range.address);
+    let ask = format!(
+        "new Image().src = '{0}/x.png'; return fetch('{0}/y').then(() => 'answered', () => 'refused')",
+        range.address
+    );
     let said = range.app.script(&ask, vec![]).await?;
     ensure!(said == "refused", "the page's rules let something out: {said}");
-    range.app.wait("both refusals are seen", DEADLINE, async || {
-        let seen = range.app.script("return window.canaries.length", vec![]).await?;
-        Ok((seen.as_u64() >= Some(2)).then_some(()))
-    })
-    .await?;
+    range
+        .app
+        .wait("both refusals are seen", DEADLINE, async || {
+            let seen = range.app.script("return window.canaries.length", vec![]).await?;
+            Ok((seen.as_u64() >= Some(2)).then_some(()))
+        })
+        .await?;
     range.app.script("window.canaries = []", vec![]).await?;
     range.has_not_acted("asking").await
 }
@@ -424,8 +450,14 @@ All of this is text."#;
 /// Characters that reorder or hide: seen as marks wherever a name or a command stands.
 async fn directions(range: &mut Range<'_>) -> anyhow::Result<()> {
     let lines = [
-        text("Run `rm \u{202e}gpj.exe\u{202c}` and [pay\u{200b}pal](https://example.org), then \u{2066}isolated\u{2069} me\u{ad}ssage \u{e0069}\u{e0067}\u{e006e}ore. Emoji stay: 👩‍👩‍👧‍👦 ❤️‍🔥 🏳️‍🌈. So does writing that joins: می\u{200c}خواهم.\n\nA name that is right to left stands by itself: `שלום.txt` 1 2 3, and [قائمة](https://example.org) 4 5 6.\n\nControl: \u{1b}[31mred\u{7}\u{0}\u{8}."),
-        tool("t1", "Edit", &json!({"file_path": "src/invoice\u{202e}fdp.exe", "old_string": "a", "new_string": "if (is\u{200b}Admin \u{2066}/* begin */\u{2069})"})),
+        text(
+            "Run `rm \u{202e}gpj.exe\u{202c}` and [pay\u{200b}pal](https://example.org), then \u{2066}isolated\u{2069} me\u{ad}ssage \u{e0069}\u{e0067}\u{e006e}ore. Emoji stay: 👩‍👩‍👧‍👦 ❤️‍🔥 🏳️‍🌈. So does writing that joins: می\u{200c}خواهم.\n\nA name that is right to left stands by itself: `שלום.txt` 1 2 3, and [قائمة](https://example.org) 4 5 6.\n\nControl: \u{1b}[31mred\u{7}\u{0}\u{8}.",
+        ),
+        tool(
+            "t1",
+            "Edit",
+            &json!({"file_path": "src/invoice\u{202e}fdp.exe", "old_string": "a", "new_string": "if (is\u{200b}Admin \u{2066}/* begin */\u{2069})"}),
+        ),
         answer("t1", "done", false),
         tool("t2", "Bash", &json!({"command": "echo safe \u{202e}# fr- mr\u{202c} \u{2028}rm -rf ~\r# nothing"})),
         answer("t2", "out\u{202e}put \u{200b}hidden", false),
@@ -434,7 +466,19 @@ async fn directions(range: &mut Range<'_>) -> anyhow::Result<()> {
     ];
     range.claude("directions \u{202e}desrever and \u{200b}hidden", &print(&lines)).await?;
     range.open_rows().await?;
-    for words in ["rm ⟦RLO⟧gpj.exe⟦PDF⟧", "pay⟦ZWSP⟧pal", "⟦LRI⟧isolated⟦PDI⟧", "me⟦SHY⟧ssage ⟦U+E0069⟧", "👩‍👩‍👧‍👦 ❤️‍🔥 🏳️‍🌈", "می\u{200c}خواهم", "⟦ESC⟧[31mred⟦BEL⟧", "src/invoice⟦RLO⟧fdp.exe", "is⟦ZWSP⟧Admin", "safe ⟦RLO⟧# fr- mr⟦PDF⟧ ⟦LS⟧rm -rf ~ # nothing", "out⟦RLO⟧put ⟦ZWSP⟧hidden"] {
+    for words in [
+        "rm ⟦RLO⟧gpj.exe⟦PDF⟧",
+        "pay⟦ZWSP⟧pal",
+        "⟦LRI⟧isolated⟦PDI⟧",
+        "me⟦SHY⟧ssage ⟦U+E0069⟧",
+        "👩‍👩‍👧‍👦 ❤️‍🔥 🏳️‍🌈",
+        "می\u{200c}خواهم",
+        "⟦ESC⟧[31mred⟦BEL⟧",
+        "src/invoice⟦RLO⟧fdp.exe",
+        "is⟦ZWSP⟧Admin",
+        "safe ⟦RLO⟧# fr- mr⟦PDF⟧ ⟦LS⟧rm -rf ~ # nothing",
+        "out⟦RLO⟧put ⟦ZWSP⟧hidden",
+    ] {
         range.shows(words).await?;
     }
     let title = range.app.see("[data-testid=\"sandbox-row\"][aria-selected=\"true\"]").await?.text;
@@ -454,8 +498,14 @@ async fn nesting(range: &mut Range<'_>) -> anyhow::Result<()> {
         text(&steps),
     ];
     let json = format!("{}1{}", r#"{"a":["#.repeat(deep), "]}".repeat(deep));
-    let call = format!(r#"{{"type":"assistant","message":{{"id":"deep","role":"assistant","content":[{{"type":"tool_use","id":"t1","name":"Bash","input":{json}}}]}},"session_id":"s"}}"#);
-    let prints = format!("{}\ncat <<'THE END'\n{json}\n{call}\nTHE END\n{}", print(&lines), print(&[text("After all that depth.")]));
+    let call = format!(
+        r#"{{"type":"assistant","message":{{"id":"deep","role":"assistant","content":[{{"type":"tool_use","id":"t1","name":"Bash","input":{json}}}]}},"session_id":"s"}}"#
+    );
+    let prints = format!(
+        "{}\ncat <<'THE END'\n{json}\n{call}\nTHE END\n{}",
+        print(&lines),
+        print(&[text("After all that depth.")])
+    );
     range.claude("nesting", &prints).await?;
     range.shows("After all that depth.").await?;
     range.open_rows().await?;
@@ -497,7 +547,9 @@ async fn clutter(range: &mut Range<'_>) -> anyhow::Result<()> {
     range.shows("After the clutter.").await?;
     range.open_rows().await?;
     range.is_unharmed("clutter").await?;
-    let script = format!("printf '%s\\n' 'stacked: {stack}' 'the line below'; for i in {{1..2000}}; do printf '\\033[3%dm\\033[1m\\033[4m%s' $((i % 8)) '👩‍👩‍👧‍👦x'; done; echo; echo after");
+    let script = format!(
+        "printf '%s\\n' 'stacked: {stack}' 'the line below'; for i in {{1..2000}}; do printf '\\033[3%dm\\033[1m\\033[4m%s' $((i % 8)) '👩‍👩‍👧‍👦x'; done; echo; echo after"
+    );
     range.shell(&script).await?;
     range.shows("after").await?;
     range.terminal_shows("raw-clutter", "after").await?;
@@ -524,11 +576,6 @@ echo '{"type":"assistant","message":{"id":"after","role":"assistant","content":[
 /// What a terminal would obey.
 async fn sequences(range: &mut Range<'_>) -> anyhow::Result<()> {
     let app = range.app;
-    // The person copies something.
-    app.click("palette-open").await?;
-    app.fill("palette-input", CLIPBOARD).await?;
-    app.type_text("palette-input", &format!("{CONTROL}a{NONE}{CONTROL}c{NONE}")).await?;
-    app.close_dialog().await?;
     let script = r#"echo 'before the sequences'
 printf '\033]52;c;%s\007' "$(printf stolen | base64)"; printf '\033]52;p;%s\033\\' "$(printf stolen | base64)"
 printf '\033]0;a stolen title\007\033]2;a stolen title\033\\\033]1;icon\007'
@@ -552,16 +599,12 @@ printf '\033]0;never ended'"#;
     let links = app.all("[data-testid=\"terminal\"] a, [data-testid=\"terminal\"] .xterm-underline-5").await?;
     ensure!(links.is_empty(), "the terminal has no links");
     range.is_unharmed("sequences").await?;
-    // What the person copied is still there.
-    app.click("palette-open").await?;
-    app.type_text("palette-input", &format!("{CONTROL}v{NONE}")).await?;
-    app.see_that("palette-input", "holds what was copied", |seen| seen.value == CLIPBOARD).await?;
-    app.close_dialog().await
+    // Had anything written the clipboard, it would have been seen.
+    app.script("void navigator.clipboard.writeText('written').catch(() => {})", vec![]).await?;
+    let seen = app.script("return window.canaries.splice(0)", vec![]).await?;
+    ensure!(seen == json!(["clipboard writeText"]), "writing the clipboard is watched: {seen}");
+    Ok(())
 }
-
-/// Modifier keys, as WebDriver writes them.
-const CONTROL: char = '\u{e009}';
-const NONE: char = '\u{e000}';
 
 /// Numbers that would keep a terminal counting.
 async fn counts(range: &mut Range<'_>) -> anyhow::Result<()> {
@@ -592,7 +635,12 @@ async fn names(range: &mut Range<'_>) -> anyhow::Result<()> {
     app.click("project-add-confirm").await?;
     app.is_gone("add-project-dialog").await?;
     app.see_text("project-row", "<img src=x onerror=canary(1)>⟦RLO⟧gpj⟦ZWSP⟧").await?;
-    app.fill_new_sandbox(NewSandbox { prompt: "echo '<b onclick=canary(3)>'; git branch", minutes: Some("5"), ..NewSandbox::default() }).await?;
+    app.fill_new_sandbox(NewSandbox {
+        prompt: "echo '<b onclick=canary(3)>'; git branch",
+        minutes: Some("5"),
+        ..NewSandbox::default()
+    })
+    .await?;
     app.fill("title-input", "<svg onload=canary(4)> \u{202e}eltit").await?;
     app.screenshot("names-dialog").await?;
     app.click("start-sandbox").await?;

@@ -148,7 +148,8 @@ async fn watch(journey: &mut Journey, app: &App, rate: u64, seconds: u64) -> any
     let mut seen = Seen { lags: vec![], web: vec![], engine: vec![], pictures: 0.0, cores: [0.0; 2] };
     let begun = Instant::now();
     let pictures = app.script("return window.streamPictures", vec![]).await?.as_f64().unwrap_or(0.0);
-    let times = || -> anyhow::Result<_> { Ok([processes::processor_time(web.pid)?, processes::processor_time(engine.pid)?]) };
+    let times =
+        || -> anyhow::Result<_> { Ok([processes::processor_time(web.pid)?, processes::processor_time(engine.pid)?]) };
     let before = times()?;
     let mut drawn = vec![];
     while app.look("row-ended").await?.is_none() {
