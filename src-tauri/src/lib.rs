@@ -1,8 +1,11 @@
 //! The shell: window, tray and IPC around the engine. The only Rust that knows Tauri exists.
 
+#[cfg(target_os = "linux")]
+mod drawing;
 pub mod ipc;
 mod log;
 mod notify;
+mod plain;
 mod quit;
 mod tray;
 
@@ -18,12 +21,15 @@ const WINDOW: &str = "main";
 
 /// Starts the app and returns when it has quit.
 pub fn run() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    drawing::choose();
     let surface = ipc::surface();
     let app = tauri::Builder::default()
         .plugin(tauri_plugin_single_instance::init(|app, _arguments, _directory| show(app)))
         .plugin(tauri_plugin_dialog::init())
         .plugin(tauri_plugin_notification::init())
         .plugin(tauri_plugin_opener::init())
+        .plugin(stay())
         .manage(ipc::Subscriptions::default())
         .invoke_handler(surface.invoke_handler())
         .on_page_load(|view, load| {
@@ -62,6 +68,28 @@ pub fn run() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Keeps the window on its own page, whatever leads away from it: a script, a form, something dropped on it.
+fn stay<R: Runtime>() -> tauri::plugin::TauriPlugin<R> {
+    let builder = tauri::plugin::Builder::<R>::new("stay");
+    builder
+        .on_navigation(|webview, url| {
+            let development = webview.config().build.dev_url.as_ref().filter(|_| tauri::is_dev());
+            let is_own = match url.scheme() {
+                "tauri" => url.host_str() == Some("localhost"),
+                "http" | "https" => {
+                    url.host_str() == Some("tauri.localhost")
+                        || development.is_some_and(|development| development.origin() == url.origin())
+                }
+                _ => false,
+            };
+            if !is_own {
+                tracing::warn!(scheme = url.scheme(), "the window stays on its own page");
+            }
+            is_own
+        })
+        .build()
 }
 
 /// Opens the engine and wires it to the window; where it cannot be opened, says why and leaves everything as it is.

@@ -10,6 +10,8 @@ use courier_engine::{
 use tauri::{AppHandle, Runtime};
 use tauri_plugin_notification::NotificationExt;
 
+use crate::plain::plain;
+
 /// Remembers what was told.
 pub(crate) struct Notifier<R: Runtime> {
     app: AppHandle<R>,
@@ -29,7 +31,8 @@ impl<R: Runtime> Notifier<R> {
         if before == Some(status) || (before.is_none() && status != Status::Creating) {
             return;
         }
-        let (app, engine, title, body) = (self.app.clone(), self.engine.clone(), sandbox.title.clone(), body(sandbox));
+        let (app, engine, title, body) =
+            (self.app.clone(), self.engine.clone(), plain(&sandbox.title), plain(&body(sandbox)));
         tauri::async_runtime::spawn(async move {
             let wanted =
                 engine.settings().await.is_ok_and(|settings| settings.notifications.get(&status) != Some(&false));

@@ -15,7 +15,7 @@ use tauri::{
 };
 use tauri_specta::Event;
 
-use crate::{ipc::Navigate, quit, show};
+use crate::{ipc::Navigate, plain::plain, quit, show};
 
 const ICON: &[u8] = include_bytes!("../../icons/tray/idle.png");
 const ICON_RUNNING: &[u8] = include_bytes!("../../icons/tray/running.png");
@@ -105,7 +105,8 @@ impl<R: Runtime> Tray<R> {
         let counts = MenuItemBuilder::with_id("counts", counts).enabled(false).build(&self.app)?;
         let mut menu = MenuBuilder::new(&self.app).item(&counts).separator();
         for (id, (title, status)) in self.live.iter().rev() {
-            let title: String = title.chars().take(TITLE).collect();
+            // A menu takes an ampersand for the mark of a key.
+            let title: String = plain(title).chars().take(TITLE).collect::<String>().replace('&', "&&");
             let sandbox = SubmenuBuilder::new(&self.app, format!("{title} ({status})"))
                 .text(format!("open:{id}"), "Open")
                 .text(format!("stop:{id}"), "Stop")

@@ -82,6 +82,16 @@ impl App {
         Ok(self.client.execute(script, arguments).await?)
     }
 
+    /// Runs a script that answers by its last argument, a function.
+    pub(crate) async fn script_async(&self, script: &str) -> anyhow::Result<Value> {
+        Ok(self.client.execute_async(script, vec![]).await?)
+    }
+
+    /// How many windows are open.
+    pub(crate) async fn windows(&self) -> anyhow::Result<usize> {
+        Ok(self.client.windows().await?.len())
+    }
+
     pub(crate) async fn goto(&self, url: &str) -> anyhow::Result<()> {
         Ok(self.client.goto(url).await?)
     }

@@ -6,6 +6,7 @@
 #![cfg(target_os = "linux")]
 
 mod app;
+mod figures;
 mod journey;
 mod look;
 mod steps;
@@ -15,7 +16,10 @@ mod claude;
 mod crash;
 mod desktop;
 mod errors;
+mod hostile;
 mod pause;
 mod sample;
+mod soak;
+mod stream;
 mod timeout;
 mod views;

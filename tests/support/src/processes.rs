@@ -48,6 +48,33 @@ pub fn read(pid: u32) -> Option<Process> {
     })
 }
 
+/// The memory a process holds, in bytes, what it shares counted whole.
+pub fn resident(pid: u32) -> std::io::Result<u64> {
+    field(pid, "smaps_rollup", "Rss:")
+}
+
+/// The memory a process holds, in bytes, what it shares counted by its share.
+pub fn proportional(pid: u32) -> std::io::Result<u64> {
+    field(pid, "smaps_rollup", "Pss:")
+}
+
+/// How long a process has had a processor, its threads together.
+pub fn processor_time(pid: u32) -> std::io::Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, tail)| tail).split_whitespace().collect();
+    let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok());
+    let (Some(own), Some(kernel)) = (ticks(11), ticks(12)) else { return Err(std::io::ErrorKind::InvalidData.into()) };
+    // Linux counts a hundred ticks a second for programs, whatever it counts itself.
+    Ok(Duration::from_millis((own + kernel) * 10))
+}
+
+fn field(pid: u32, file: &str, name: &str) -> std::io::Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/{file}"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let kibibytes = line.and_then(|rest| rest.split_whitespace().next()).and_then(|value| value.parse::<u64>().ok());
+    kibibytes.map(|value| value << 10).ok_or_else(|| std::io::ErrorKind::InvalidData.into())
+}
+
 /// The processes that bear `marker` in their arguments, environment or working directory; dead ones are left out.
 pub fn mentioning(marker: &str) -> Vec<Process> {
     let mut found = all();
@@ -115,6 +142,8 @@ mod tests {
         let own = read(std::process::id()).unwrap();
         assert!(!own.is_dead() && !own.is_stopped());
         assert!(own.started > 0);
+        assert!(processor_time(own.pid).unwrap() < Duration::from_secs(3600));
+        assert!(proportional(own.pid).unwrap() <= resident(own.pid).unwrap(), "what is shared counts less");
         let is_own = |process: &Process| process.pid == own.pid;
         assert!(descendants(own.parent).iter().any(is_own), "it is its parent's child");
         assert_eq!(read(u32::MAX), None, "there is no such process");

@@ -91,11 +91,17 @@ fn newest(connection: &Connection, sandbox: SandboxId) -> Result<(i64, bool), Er
     let mut statement =
         connection.prepare_cached("SELECT id, length FROM stream_log WHERE sandbox = :sandbox ORDER BY id DESC")?;
     let mut rows = statement.query(named_params! { ":sandbox": sandbox.to_string() })?;
-    let mut length = 0;
+    let (mut length, mut taken) = (0, None);
     while let Some(row) = rows.next()? {
         length += row.get::<_, i64>(1)?;
-        if usize::try_from(length).unwrap_or(usize::MAX) > PAGE_BYTES {
+        if usize::try_from(length).unwrap_or(usize::MAX) <= PAGE_BYTES {
+            taken = Some(row.get::<_, i64>(0)?);
+        } else if taken.is_some() {
             return Ok((row.get(0)?, true));
+        } else {
+            // The newest chunk is larger than a page: there would be nothing to read without it.
+            let id: i64 = row.get(0)?;
+            return Ok((id - 1, rows.next()?.is_some()));
         }
     }
     Ok((0, false))

@@ -37,10 +37,24 @@ export function toShown(rows: Row[], hasOlder: boolean, isCut: boolean): Shown[]
       shown.push({ key: `fold-${row.at}`, kind: "fold", rows: fold, gap });
       i += fold.length - 1;
     } else {
-      shown.push({ key: `row-${row.at}`, kind: "row", row, isJoinedBefore: joins(rows[i - 1], row), isJoinedAfter: joins(row, rows[i + 1]), gap });
+      shown.push(shownAs(row, joins(rows[i - 1], row), joins(row, rows[i + 1]), gap));
     }
   }
   if (isCut) shown.push({ key: "cut", kind: "cut", gap: 8 });
+  return shown;
+}
+
+type ShownRow = Extract<Shown, { kind: "row" }>;
+
+/** A row that is shown as it was before is the same object: whoever draws it has nothing to do. */
+const known = new WeakMap<Row, ShownRow>();
+
+function shownAs(row: Row, isJoinedBefore: boolean, isJoinedAfter: boolean, gap: number): ShownRow {
+  let shown = known.get(row);
+  if (shown?.isJoinedBefore !== isJoinedBefore || shown.isJoinedAfter !== isJoinedAfter || shown.gap !== gap) {
+    shown = { key: `row-${row.at}`, kind: "row", row, isJoinedBefore, isJoinedAfter, gap };
+    known.set(row, shown);
+  }
   return shown;
 }
 

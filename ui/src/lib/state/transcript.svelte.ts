@@ -8,7 +8,7 @@
 import { CourierError, type Client } from "../ipc/client";
 import type { Append, Frame, Message, Row, Snapshot } from "../types";
 
-export const WINDOW = 2_000;
+export const WINDOW = 600;
 /** Rows tolerated beyond the window while reading, before they are cut. */
 const SLACK = 1_000;
 

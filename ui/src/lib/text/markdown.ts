@@ -39,11 +39,36 @@ const marked = new Marked({
 
 export type Block = { key: number; html: string };
 
+/** Longer text is not read as Markdown. */
+const MOST_TEXT = 200_000;
+/** Quotes and lists in each other, more than anyone can read: the parser calls itself for each. */
+const TOO_DEEP = /^(?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t]))){24}|^[ \t]{80,}(?:>|[-*+] |\d{1,9}[.)] )/m;
+/** More signs than this in one paragraph: what each begins and what ends it would be looked for among all the others. */
+const MOST_SIGNS = 1_000;
+
+/** Whether the parser would take too long, or give up. */
+function isTangled(text: string): boolean {
+  if (text.length > MOST_TEXT || TOO_DEEP.test(text)) return true;
+  if (text.length <= MOST_SIGNS) return false;
+  return text.split(/\n[ \t]*\n/).some((part) => part.length > MOST_SIGNS && (part.match(/[*_~`[\]<&]/g)?.length ?? 0) > MOST_SIGNS);
+}
+
+/** What is no Markdown, or only in order to do harm, is shown as it came. */
 export function renderMarkdown(text: string): Block[] {
-  const tokens = marked.lexer(showBidi(text));
-  return tokens
-    .filter((token: Token) => token.type !== "space" && token.type !== "def")
-    .map((token: Token, key: number) => ({ key, html: marked.parser([token]) }));
+  const clean = showBidi(text);
+  if (isTangled(clean)) return asItIs(clean);
+  try {
+    return marked
+      .lexer(clean)
+      .filter((token: Token) => token.type !== "space" && token.type !== "def")
+      .map((token: Token, key: number) => ({ key, html: marked.parser([token]) }));
+  } catch {
+    return asItIs(clean);
+  }
+}
+
+function asItIs(text: string): Block[] {
+  return [{ key: 0, html: `<pre><code>${escape(text)}</code></pre>` }];
 }
 
 export function sanitise(html: string): DocumentFragment {

@@ -46,6 +46,35 @@ describe("the agent's Markdown", () => {
     expect(showBidi("a\u2066b\u2069")).toBe("a⟦LRI⟧b⟦PDI⟧");
   });
 
+  it("shows what hides between letters, and keeps what writing needs", () => {
+    expect(showBidi("pay\u200bpal \ufeffx\u00ady \u3164 a\u200db")).toBe("pay⟦ZWSP⟧pal ⟦BOM⟧x⟦SHY⟧y ⟦HF⟧ a⟦ZWJ⟧b");
+    expect(showBidi("a\u{e0068}\u{e0069}b")).toBe("a⟦U+E0068⟧⟦U+E0069⟧b");
+    expect(showBidi("\u001b]0;title\u0007\u0000\t\n\r\n")).toBe("⟦ESC⟧]0;title⟦BEL⟧⟦NUL⟧\t\n\n");
+    const fine = "👩‍👩‍👧‍👦 👩🏽‍🚒 ❤️‍🔥 🏳️‍🌈 1️⃣ 🏴\u{e0067}\u{e0062}\u{e0065}\u{e006e}\u{e0067}\u{e007f} می\u200cخواهم क्\u200dष";
+    expect(showBidi(fine)).toBe(fine);
+    expect(showBidi("👩\u200d")).toBe("👩⟦ZWJ⟧");
+  });
+
+  it.each([
+    ["quotes in quotes", "> ".repeat(9_000) + "x"],
+    ["lists in lists", "- ".repeat(9_000) + "x"],
+    ["numbers in numbers", "1. ".repeat(6_000) + "x"],
+    ["lists further and further in", Array.from({ length: 140 }, (_, i) => " ".repeat(2 * i) + "- x").join("\n")],
+    ["signs without an end", "_a".repeat(10_000)],
+    ["brackets", "![".repeat(10_000)],
+    ["more than a screen can hold", "word ".repeat(50_000)],
+  ])("shows %s as it came", (_, text) => {
+    const node = draw(text);
+    expect(node.querySelector("blockquote, li, em, a")).toBeNull();
+    expect(node.textContent).toBe(text);
+  });
+
+  it("reads lists and quotes of a depth a person writes", () => {
+    const node = draw("> > > quoted\n\n" + Array.from({ length: 8 }, (_, i) => "  ".repeat(i) + "- x").join("\n") + "\n\n- [a](https://example.org) ".repeat(300));
+    expect(node.querySelector("blockquote blockquote blockquote")).not.toBeNull();
+    expect(node.querySelectorAll("li").length).toBeGreaterThan(8);
+  });
+
   it("keeps finished blocks the same while the last one streams in", () => {
     const [one] = renderMarkdown("First.\n\nSecond beg");
     const [same, grown] = renderMarkdown("First.\n\nSecond begins");
