@@ -15,7 +15,7 @@ use super::{
     Surroundings, blocked,
     ending::Ending,
     ingest::{COALESCE, Ingest, add_item},
-    presence::Examined,
+    presence::{Examined, Rejoined},
     provisioning,
     turn::{Turn, TurnStart},
 };
