@@ -63,7 +63,8 @@ fn main() {
         let ended = sandbox.end(&sandbox.begin_at_model(&script, &[], &[], Some(model.gateway())));
         let through: f64 = ended.out.trim().parse().unwrap_or_else(|_| panic!("{ended:?}"));
         let line = serde_json::json!({
-            "name": format!("gateway/{name}"), "value": through, "unit": "µs", "against": direct, "ratio": through / direct,
+            "name": format!("gateway/{name}"), "value": through.round(), "unit": "µs", "against": direct.round(),
+            "ratio": (through / direct * 100.0).round() / 100.0,
         });
         println!("{line}");
     }
