@@ -186,11 +186,20 @@ impl Life {
 #[derive(Clone, Debug)]
 enum Asked {
     Create { prompt: String },
-    Send { sandbox: SandboxId, content: String, is_first: bool },
+    Send { sandbox: SandboxId, content: String, place: Place },
     Edit { message: MessageId, content: String },
     Cancel { message: MessageId },
     Stop(SandboxId),
     Other,
+}
+
+/// Where in its queue a message belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Last,
+    First,
+    /// Before the first turn there is nothing to interrupt; whether it was before that, nobody can tell.
+    Unknown,
 }
 
 #[derive(Debug)]
@@ -403,7 +412,14 @@ impl Story {
         self.note(format!("send {content:?} to {sandbox}, {how:?}"));
         let engine = self.engine();
         let text = content.clone();
-        let asked = Asked::Send { sandbox, content, is_first: how == SendHow::Interrupt };
+        let row = self.picture.sandbox(&sandbox.to_string());
+        let has_begun = row.is_some_and(|row| row.lifecycle.status != Status::Creating);
+        let place = match how {
+            SendHow::Queue => Place::Last,
+            SendHow::Interrupt if has_begun => Place::First,
+            SendHow::Interrupt => Place::Unknown,
+        };
+        let asked = Asked::Send { sandbox, content, place };
         self.ask(asked, async move { engine.sandbox_send(sandbox, &text, how).await.map(|row| Answer::Sent(row.id)) });
     }
 
@@ -610,8 +626,8 @@ impl Story {
         (self.picture, _) = self.audit.look();
         match (asked, outcome) {
             (Asked::Create { prompt }, Ok(Answer::Made(id))) => self.made(id, &prompt),
-            (Asked::Send { sandbox, content, is_first }, Ok(Answer::Sent(id))) => {
-                self.sent(sandbox, id, content, is_first);
+            (Asked::Send { sandbox, content, place }, Ok(Answer::Sent(id))) => {
+                self.sent(sandbox, id, content, place);
             }
             (Asked::Edit { message, content }, outcome) => {
                 let accepted = self.accepted.get_mut(&message).expect("it is one");
@@ -646,23 +662,23 @@ impl Story {
         self.order.entry(id).or_default().insert(0, message);
     }
 
-    fn sent(&mut self, sandbox: SandboxId, id: MessageId, content: String, is_first: bool) {
+    fn sent(&mut self, sandbox: SandboxId, id: MessageId, content: String, place: Place) {
         self.accepted.insert(id, Accepted { contents: vec![content], is_cancelled: Some(false) });
         let number = |id: &MessageId| self.picture.turn_of(&id.to_string()).map_or(i64::MAX, |turn| turn.number);
         let own = number(&id);
         let order = self.order.entry(sandbox).or_default();
-        if !is_first {
-            order.push(id);
-            return;
-        }
-        // Before the first turn there is nothing to interrupt: whether it was is not known here.
-        let began = order.first().is_some_and(|first| number(first) != i64::MAX);
-        if began && own != 1 {
-            let comes_later = |other: &MessageId| {
-                self.picture.message(&other.to_string()).is_some() && (number(other) == i64::MAX || number(other) > own)
-            };
-            let place = order.iter().position(comes_later);
-            order.insert(place.unwrap_or(order.len()), id);
+        // Before what waits still, or was given after it.
+        let comes_later = |other: &MessageId| {
+            let is_there = self.picture.message(&other.to_string()).is_some();
+            is_there && (number(other) == i64::MAX || number(other) > own)
+        };
+        match place {
+            Place::Last => order.push(id),
+            Place::First => {
+                let at = order.iter().position(comes_later).unwrap_or(order.len());
+                order.insert(at, id);
+            }
+            Place::Unknown => {}
         }
     }
 
@@ -684,8 +700,8 @@ impl Story {
                     self.unknown.insert(prompt);
                 }
             }
-            Asked::Send { sandbox, content, is_first } => match found(&content) {
-                Some(id) => self.sent(sandbox, id, content, is_first),
+            Asked::Send { sandbox, content, place } => match found(&content) {
+                Some(id) => self.sent(sandbox, id, content, place),
                 None => _ = self.unknown.insert(content),
             },
             Asked::Cancel { message } => {
