@@ -81,7 +81,11 @@ impl App {
         if self.look("back").await?.is_some() {
             self.click("back").await?;
         }
-        self.click(&format!("[data-testid=\"sandbox-row\"][data-id=\"{id}\"]")).await?;
+        let row = format!("[data-testid=\"sandbox-row\"][data-id=\"{id}\"]");
+        // In a long list it may stand half beneath the edge, where the driver's pointer meets something else.
+        let show = "document.querySelector(arguments[0])?.scrollIntoView({ block: 'center' })";
+        self.script(show, vec![row.as_str().into()]).await?;
+        self.click(&row).await?;
         self.see("status-badge").await?;
         Ok(())
     }

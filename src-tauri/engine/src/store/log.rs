@@ -134,3 +134,43 @@ fn decompress(bytes: &[u8]) -> Result<Vec<u8>, Error> {
 fn unreadable(source: std::io::Error) -> Error {
     Error::Io { path: "the raw log".into(), source }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The newest page of a log with chunks of these lengths, each of one letter.
+    fn newest_page(lengths: &[usize]) -> (String, bool) {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(include_str!("../../migrations/0001_first.sql")).unwrap();
+        connection.pragma_update(None, "foreign_keys", false).unwrap();
+        let sandbox = SandboxId::fresh();
+        for (letter, length) in ('a'..).zip(lengths) {
+            connection
+                .execute(
+                    "INSERT INTO stream_log (sandbox, turn, stream, bytes, length) VALUES (?1, 'turn', 'out', ?2, ?3)",
+                    (
+                        sandbox.to_string(),
+                        letter.to_string().repeat(*length).into_bytes(),
+                        i64::try_from(*length).unwrap(),
+                    ),
+                )
+                .unwrap();
+        }
+        let page = page(&connection, sandbox, None).unwrap();
+        assert_eq!(page.next, page.end, "there is nothing after the newest page");
+        let mut letters: Vec<char> = String::from_utf8(page.bytes).unwrap().chars().collect();
+        letters.dedup();
+        (letters.into_iter().collect(), page.is_truncated)
+    }
+
+    #[test]
+    fn the_newest_page_holds_the_newest_chunk_however_large() {
+        assert_eq!(newest_page(&[]), (String::new(), false));
+        assert_eq!(newest_page(&[10, 10]), ("ab".into(), false));
+        assert_eq!(newest_page(&[PAGE_BYTES, 10, 10]), ("bc".into(), true));
+        assert_eq!(newest_page(&[10, PAGE_BYTES + 1]), ("b".into(), true), "one chunk is more than a page");
+        assert_eq!(newest_page(&[PAGE_BYTES + 1]), ("a".into(), false));
+        assert_eq!(newest_page(&[PAGE_BYTES + 1, 10]), ("b".into(), true));
+    }
+}
