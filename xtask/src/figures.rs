@@ -1,26 +1,34 @@
 //! Figures by name: what `cargo xtask bench` measures and what `cargo xtask prove` shows. Both print one line of JSON
 //! per figure, `{"name","value","unit","against","ratio"}`; the registries here say which programs print them.
 
-use std::process::ExitCode;
+use std::{fs, process::ExitCode};
 
 use anyhow::{Context, bail};
 use serde_json::Value;
 
 use crate::{
-    agents,
-    build::{self, Built, Profile},
+    build::{self, Built, Profile, TestProgram},
     command::Run,
     place::Place,
     setup::{self, Purpose},
     ui,
 };
 
-/// A bench target. It measures itself against a floor or a peer in the same run, on a release build.
+/// What measures itself against a floor or a peer in the same run, on a release build of the product.
 #[derive(Debug)]
 struct Bench {
     name: &'static str,
     package: &'static str,
     target: &'static str,
+    how: How,
+}
+
+#[derive(Debug)]
+enum How {
+    /// A bench target.
+    Target,
+    /// A journey through the window, which is a test that is not run every day.
+    Journey(&'static str),
 }
 
 /// A test too long for every day (marked `#[ignore]`), of which `cargo xtask test` runs a short, seeded slice.
@@ -29,26 +37,55 @@ struct Proof {
     name: &'static str,
     package: &'static str,
     target: &'static str,
-    /// As the test program lists it; all beneath it, where it is a module.
+    /// As the test program lists it.
     test: &'static str,
 }
 
-const BENCHES: &[Bench] = &[Bench { name: "transcript", package: "courier-engine", target: "transcript" }];
+const BENCHES: &[Bench] = &[
+    engine("transcript"),
+    engine("start"),
+    engine("idle"),
+    Bench { name: "gateway", package: "courier-keeper", target: "gateway", how: How::Target },
+    Bench { name: "stream", package: "courier-test-support", target: "e2e", how: How::Journey("stream::prove_stream") },
+];
 
-const PROOFS: &[Proof] = &[];
+const fn engine(name: &'static str) -> Bench {
+    Bench { name, package: "courier-engine", target: name, how: How::Target }
+}
+
+const PROOFS: &[Proof] = &[
+    Proof { name: "isolation", package: "courier-keeper", target: "keeper", test: "proof::every_attack_fails" },
+    Proof {
+        name: "fuzz",
+        package: "courier-engine",
+        target: "engine",
+        test: "prove::life::any_order_of_events_keeps_every_promise",
+    },
+    Proof {
+        name: "crash",
+        package: "courier-engine",
+        target: "engine",
+        test: "prove::crash::an_app_killed_at_any_moment_loses_and_doubles_nothing",
+    },
+    Proof { name: "soak", package: "courier-test-support", target: "e2e", test: "soak::prove_soak" },
+];
 
 /// Runs the benches of this name, or all.
 pub fn bench(place: &Place, name: Option<&str>) -> anyhow::Result<ExitCode> {
     let chosen = chosen("bench", BENCHES, name, |bench| bench.name)?;
-    let programs = prepare(place, || build::app(place, Profile::Release))?;
+    prepare(place)?;
+    let programs = build::app(place, Profile::Release)?;
+    let has_journey = chosen.iter().any(|bench| matches!(bench.how, How::Journey(_)));
+    let tests = if has_journey { build::everything(place)?.tests } else { Vec::new() };
     let mut is_good = true;
     for bench in chosen {
-        let cargo = place.cargo().args(["bench", "--quiet", "--package", bench.package, "--bench", bench.target]);
-        let status = programs.named_to(cargo).read(|line| _ = print_figure(line))?;
-        if !status.success() {
-            eprintln!("bench {} failed ({} of {})", bench.name, bench.target, bench.package);
-            is_good = false;
-        }
+        let run = match bench.how {
+            How::Target => {
+                place.cargo().args(["bench", "--quiet", "--package", bench.package, "--bench", bench.target])
+            }
+            How::Journey(test) => one_test(&tests, bench.package, bench.target, test, place)?,
+        };
+        is_good &= figures(programs.named_to(run), bench.name)?;
     }
     Ok(code(is_good))
 }
@@ -56,42 +93,43 @@ pub fn bench(place: &Place, name: Option<&str>) -> anyhow::Result<ExitCode> {
 /// Runs the proofs of this name, or all.
 pub fn prove(place: &Place, name: Option<&str>) -> anyhow::Result<ExitCode> {
     let chosen = chosen("proof", PROOFS, name, |proof| proof.name)?;
-    let built = prepare(place, || build::everything(place))?;
-    let claude = agents::claude(place)?;
+    prepare(place)?;
+    let Built { programs, tests } = build::everything(place)?;
     let mut is_good = true;
     for proof in chosen {
-        let run = tests_of(&built, proof)?.env(agents::CLAUDE_VARIABLE, &claude);
-        let run = run.env("CODECOURIER_JOURNEYS", place.journeys());
-        let mut said = String::new();
-        let mut count = 0;
-        let status = built.programs.named_to(run).read(|line| {
-            if !print_figure(line) {
-                said += line;
-                said.push('\n');
-            }
-            count += u32::from(line.starts_with("test result: ok. ") && !line.starts_with("test result: ok. 0 "));
-        })?;
-        if !status.success() || count == 0 {
-            eprintln!("{said}proof {} failed ({} in {} of {})", proof.name, proof.test, proof.target, proof.package);
-            is_good = false;
-        }
+        let run = one_test(&tests, proof.package, proof.target, proof.test, place)?;
+        is_good &= figures(programs.named_to(run), proof.name)?;
     }
     Ok(code(is_good))
 }
 
-fn prepare<T>(place: &Place, build: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+fn prepare(place: &Place) -> anyhow::Result<()> {
     setup::machine(Purpose::Tests)?;
     ui::install(place)?;
-    ui::build(place)?;
-    build()
+    ui::build(place)
 }
 
-fn tests_of(built: &Built, proof: &Proof) -> anyhow::Result<Run> {
-    let program = built.tests.iter().find(|test| test.package == proof.package && test.target == proof.target);
-    let program = program.with_context(|| format!("{} has no tests called {}", proof.package, proof.target))?;
-    // Both the long ones and the slices: a module's attacks are ordinary tests.
+fn one_test(tests: &[TestProgram], package: &str, target: &str, test: &str, place: &Place) -> anyhow::Result<Run> {
+    let program = tests.iter().find(|program| program.package == package && program.target == target);
+    let program = program.with_context(|| format!("{package} has no tests called {target}"))?;
+    fs::create_dir_all(place.journeys())?;
     let run = Run::new(&program.program).in_folder(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
-    Ok(run.args([proof.test, "--include-ignored", "--nocapture", "--test-threads=1"]))
+    let run = run.env("CODECOURIER_JOURNEYS", place.journeys());
+    Ok(run.args([test, "--exact", "--ignored", "--nocapture"]))
+}
+
+/// Prints the figures of a program, and what else it says if it fails.
+fn figures(run: Run, name: &str) -> anyhow::Result<bool> {
+    let (mut said, mut count) = (String::new(), 0);
+    let status = run.read(|line| match print_figure(line) {
+        true => count += 1,
+        false => said.extend([line, "\n"]),
+    })?;
+    let is_good = status.success() && count > 0;
+    if !is_good {
+        eprintln!("{said}{name} failed ({status}, {count} figures)");
+    }
+    Ok(is_good)
 }
 
 /// Prints a line that is a figure; says whether it is one.

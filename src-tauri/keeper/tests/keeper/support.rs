@@ -100,10 +100,8 @@ impl Draft {
     pub fn trust(&mut self, authorities: PathBuf) {
         let none = self.place.path().join("no-authorities");
         fs::create_dir(&none).unwrap();
-        self.env = vec![
-            ("SSL_CERT_FILE", authorities.display().to_string()),
-            ("SSL_CERT_DIR", none.display().to_string()),
-        ];
+        self.env =
+            vec![("SSL_CERT_FILE", authorities.display().to_string()), ("SSL_CERT_DIR", none.display().to_string())];
     }
 
     pub fn start(self) -> Sandbox {
