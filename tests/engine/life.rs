@@ -283,7 +283,9 @@ async fn a_sandbox_that_arrives_after_its_stop_is_destroyed() {
     world.provider.think(true);
     let project = world.project().await;
     let created = world.engine.sandbox_create(NewSandbox::of(project, AgentKind::Shell, "true")).await.unwrap();
-    world.until(created.id, |row| row.step.as_deref().is_some_and(|step| step.starts_with("starting"))).await;
+    while !world.provider.is_asked() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     world.engine.sandbox_stop(created.id).await.unwrap();
     world.provider.think(false);
     world.until(created.id, is(Status::Killed)).await;
@@ -345,7 +347,9 @@ async fn what_arrives_after_it_was_given_up_is_destroyed() {
     world.provider.think(true);
     let project = world.project().await;
     let created = world.engine.sandbox_create(NewSandbox::of(project, AgentKind::Shell, "true")).await.unwrap();
-    world.until(created.id, |row| row.step.as_deref().is_some_and(|step| step.starts_with("starting"))).await;
+    while !world.provider.is_asked() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     world.engine.sandbox_stop(created.id).await.unwrap();
     world.engine.sandbox_give_up(created.id).await.unwrap();
     let row = world.until(created.id, is(Status::Killed)).await;

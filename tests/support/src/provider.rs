@@ -206,6 +206,11 @@ impl FakeProvider {
         self.is_thinking.send_replace(think);
     }
 
+    /// Whether somebody waits for a sandbox it thinks about.
+    pub fn is_asked(&self) -> bool {
+        self.is_thinking.receiver_count() > 0
+    }
+
     /// Whether turns are refused, as by a provider that is just pausing.
     pub fn refuse_turns(&self, refuse: bool) {
         self.lock().refuse_turns = refuse;

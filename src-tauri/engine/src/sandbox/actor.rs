@@ -91,6 +91,8 @@ pub(super) struct Actor {
     report: mpsc::UnboundedSender<Done>,
     /// When the running time is over, by the clock that never jumps.
     expiry: Option<Instant>,
+    /// When it was last asked to pause since its time was over.
+    asked_to_pause: Option<Instant>,
     pub(super) is_checking: bool,
     /// A sandbox is being made, looked for or revived. Cancelled, that stops at the next safe point and still reports
     /// back: only then is it known what there is to destroy, and so the owner of one that was given up waits for it.
@@ -149,6 +151,7 @@ impl Actor {
             done,
             report,
             expiry: None,
+            asked_to_pause: None,
             is_checking: false,
             making: None,
             was_cut_off: false,
@@ -474,7 +477,10 @@ impl Actor {
         }
         self.expiry = None;
         let event = match self.row.on_timeout {
-            OnTimeout::Pause => Event::PauseRequested,
+            OnTimeout::Pause => {
+                self.asked_to_pause = Some(Instant::now());
+                Event::PauseRequested
+            }
             OnTimeout::Kill => Event::TimedOut,
         };
         self.happen(event, None).await
@@ -484,7 +490,8 @@ impl Actor {
         self.expiry = match (self.row.lifecycle.status, self.time_left()) {
             // It was asked to pause already: at once would be again and again.
             (Status::Running, Some(Duration::ZERO)) if self.row.on_timeout == OnTimeout::Pause => {
-                Some(Instant::now() + PAUSE_AGAIN)
+                let now = Instant::now();
+                Some(self.asked_to_pause.map_or(now, |asked| now.max(asked + PAUSE_AGAIN)))
             }
             (Status::Running, Some(left)) => Some(Instant::now() + left),
             _ => None,
