@@ -6,7 +6,8 @@ use rusqlite::{Connection, MAIN_DB};
 
 use super::Error;
 
-const MIGRATIONS: &[&str] = &[include_str!("../../migrations/0001_first.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("../../migrations/0001_first.sql"), include_str!("../../migrations/0002_list_index.sql")];
 
 /// The schema this version writes.
 #[expect(clippy::cast_possible_wrap, reason = "a handful of files")]
