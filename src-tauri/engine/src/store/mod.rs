@@ -39,6 +39,8 @@ pub use turns::{TurnEnd, TurnRow};
 const BATCH: usize = 256;
 /// How many connections read at the same time.
 const READERS: usize = 3;
+/// How many pages the write-ahead log may hold before they are written back: a busy agent's rows once, not many times.
+const CHECKPOINT: u32 = 4000;
 /// How long a statement waits for another process that holds the file.
 const BUSY: Duration = Duration::from_secs(5);
 
@@ -187,6 +189,19 @@ impl Store {
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
+        self.write_ahead(work)?.await.map_err(|_| Error::Closed)?
+    }
+
+    /// Like `write`, for whoever has something else to do until the commit: the answer comes by itself.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn write_ahead<T, E, F>(&self, work: F) -> Result<oneshot::Receiver<Result<T, E>>, Error>
+    where
+        F: FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+    {
         let (reply, answer) = oneshot::channel();
         let job: Job = Box::new(move |connection| {
             let (result, after) = in_savepoint(connection, work);
@@ -205,7 +220,7 @@ impl Store {
             })
         });
         self.jobs.send(job).map_err(|_| Error::Closed)?;
-        answer.await.map_err(|_| Error::Closed)?
+        Ok(answer)
     }
 
     /// Runs `work` on a read connection.
@@ -256,6 +271,7 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
     if !flags.contains(OpenFlags::SQLITE_OPEN_READ_ONLY) {
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
+        connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT)?;
     }
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.set_prepared_statement_cache_capacity(128);
