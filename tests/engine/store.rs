@@ -1,7 +1,12 @@
 //! The database: what it refuses, and what it never loses.
 
-use courier_engine::store::{Error, Store};
+use courier_engine::{
+    model::{ProjectId, SandboxId, Status},
+    store::{Error, Query, SandboxRow, Store},
+};
 use tempfile::TempDir;
+
+use crate::world::World;
 
 #[tokio::test]
 async fn a_newer_database_is_left_alone() {
@@ -79,4 +84,93 @@ async fn a_closure_that_fails_takes_nothing_else_with_it() {
         .await
         .unwrap();
     assert_eq!(names, ["a", "c"]);
+}
+
+#[tokio::test]
+async fn an_older_database_is_copied_and_brought_up_to_date() {
+    let home = TempDir::new().unwrap();
+    let path = home.path().join("courier.db");
+    let first = rusqlite::Connection::open(&path).unwrap();
+    first.execute_batch(include_str!("../../src-tauri/engine/migrations/0001_first.sql")).unwrap();
+    first.execute_batch("INSERT INTO settings (name, value) VALUES ('a', '1'); PRAGMA user_version = 1").unwrap();
+    drop(first);
+    drop(Store::open(&path).unwrap());
+    let now = rusqlite::Connection::open(&path).unwrap();
+    let version: i64 = now.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    let kept: String = now.query_row("SELECT value FROM settings WHERE name = 'a'", [], |row| row.get(0)).unwrap();
+    assert!(version >= 2 && kept == "1");
+    let copy = rusqlite::Connection::open(home.path().join(format!("courier.db.before-{version}"))).unwrap();
+    let before: i64 = copy.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    assert_eq!(before, 1, "the copy is as the file was");
+}
+
+/// Sandboxes that have ended, so that nobody takes them up.
+fn write_sandboxes(world: &World) -> Vec<ProjectId> {
+    let mut connection = rusqlite::Connection::open(world.home.path().join("courier.db")).unwrap();
+    let tx = connection.transaction().unwrap();
+    let projects: Vec<ProjectId> = (0..2).map(|_| ProjectId::fresh()).collect();
+    for project in &projects {
+        let insert =
+            "INSERT INTO projects (id, name, source, default_branch, created_at) VALUES (?1, 'p', '/p', 'main', 0)";
+        tx.execute(insert, [project.to_string()]).unwrap();
+    }
+    for number in 0_usize..60 {
+        let status = ["killed", "error", "killed"][number % 3];
+        let deleted = if number % 7 == 0 { "1" } else { "NULL" };
+        // Two of each moment: then the id decides.
+        let insert = format!(
+            "INSERT INTO sandboxes (id, project, title, status, provider, agent, timeout_ms, on_timeout, memory_mb, cpus,
+                network, allowed_hosts, variables, repository, base_branch, base_commit, branch, created_at, deleted_at)
+             VALUES ('{}', '{}', 'number {number}', '{status}', 'local', 'shell', 1, 'kill', 1, 1, 'open', '[]', '[]', '/p',
+                'main', '', 'b', {}, {deleted})",
+            SandboxId::fresh(),
+            projects[number % 2],
+            number / 2
+        );
+        tx.execute(&insert, []).unwrap();
+    }
+    tx.commit().unwrap();
+    projects
+}
+
+#[tokio::test]
+async fn pages_of_a_filtered_list_join_without_a_gap_and_are_counted() {
+    let world = World::new().await;
+    let projects = write_sandboxes(&world);
+    let everything = Query { limit: 500, ..Query::default() };
+    let all = world.engine.sandbox_list(everything).await.unwrap();
+    assert_eq!((all.rows.len(), all.total), (51, 51), "deleted ones are not listed");
+    let key = |row: &SandboxRow| (row.created_at, row.id.to_string());
+    assert!(all.rows.is_sorted_by(|newer, older| key(newer) > key(older)), "newest first");
+    let choices: [&[Status]; 5] = [
+        &[],
+        &[Status::Killed],
+        &[Status::Killed, Status::Error],
+        &[Status::Error, Status::Running, Status::Error],
+        &[Status::Running],
+    ];
+    for statuses in choices {
+        for project in [None, Some(projects[0])] {
+            for search in [None, Some("NUMBER 1".to_owned())] {
+                let is_asked = |row: &&SandboxRow| {
+                    (statuses.is_empty() || statuses.contains(&row.lifecycle.status))
+                        && project.is_none_or(|project| row.project == project)
+                        && (search.is_none() || row.title.starts_with("number 1"))
+                };
+                let expected: Vec<_> = all.rows.iter().filter(is_asked).map(|row| row.id).collect();
+                let (mut found, mut after) = (Vec::new(), None);
+                loop {
+                    let query = Query { project, statuses: statuses.to_vec(), search: search.clone(), after, limit: 4 };
+                    let page = world.engine.sandbox_list(query).await.unwrap();
+                    assert_eq!(page.total as usize, expected.len(), "{statuses:?}");
+                    after = page.rows.last().map(|row| (row.created_at, row.id));
+                    found.extend(page.rows.iter().map(|row| row.id));
+                    if !page.has_more {
+                        break;
+                    }
+                }
+                assert_eq!(found, expected, "{statuses:?} of {project:?}");
+            }
+        }
+    }
 }

@@ -49,6 +49,11 @@ impl Patterns {
         Self(Arc::new(Inner { whole, longest: forms.iter().map(Vec::len).max().unwrap_or(0), forms, begins }))
     }
 
+    /// Whether a secret is in a text that is all there.
+    pub fn is_in(&self, text: &[u8]) -> bool {
+        self.0.whole.as_ref().is_some_and(|whole| whole.is_match(text))
+    }
+
     /// Takes the secrets out of a text that is all there.
     pub fn redact(&self, text: &[u8]) -> Vec<u8> {
         let mut stream = Redactor::new(self.clone());

@@ -98,6 +98,31 @@ pub enum Item {
     Unknown { raw: String },
 }
 
+impl Item {
+    /// Shows `each` every text in it that came from outside.
+    pub fn each_text(&mut self, each: &mut dyn FnMut(&mut String)) {
+        match self {
+            Self::Message { text, .. }
+            | Self::Text { text }
+            | Self::Thinking { text }
+            | Self::Output { text, .. }
+            | Self::Notice { text, .. }
+            | Self::Error { message: text, .. }
+            | Self::Unknown { raw: text } => each(text),
+            Self::Tool { call, name, summary, input, result, diff, .. } => {
+                [call, name, summary, input].into_iter().for_each(&mut *each);
+                result.iter_mut().for_each(&mut *each);
+                if let Some(diff) = diff {
+                    each(&mut diff.path);
+                    each(&mut diff.patch);
+                }
+            }
+            Self::Progress { entries } => entries.iter_mut().for_each(|entry| each(&mut entry.text)),
+            Self::Ended { .. } => {}
+        }
+    }
+}
+
 /// A change to one turn's items. `at` counts the turn's items from 0 in the order they first appeared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delta {

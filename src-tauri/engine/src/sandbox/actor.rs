@@ -511,7 +511,7 @@ impl Actor {
                     ingest.is_full()
                 });
                 if is_full {
-                    return self.flush().await;
+                    return self.flush_ahead().await;
                 }
                 self.turn.flush_within(COALESCE);
                 Ok(())
@@ -526,11 +526,22 @@ impl Actor {
         }
     }
 
+    /// Hands over what was read, and reads on while it is stored.
+    async fn flush_ahead(&mut self) -> Result<(), store::Error> {
+        let store = self.around.store.clone();
+        if let Some(ingest) = self.turn.ingest() {
+            ingest.store_ahead(&store).await?;
+        }
+        // Should nothing more come, it is heard then whether that was stored.
+        self.turn.flushed();
+        self.turn.flush_within(COALESCE);
+        Ok(())
+    }
+
     pub(super) async fn flush(&mut self) -> Result<(), store::Error> {
-        let now = self.around.clock.now();
         let store = self.around.store.clone();
         if let Some(ingest) = self.turn.ingest().filter(|ingest| ingest.is_pending()) {
-            ingest.store(&store, now).await?;
+            ingest.store(&store).await?;
         }
         self.turn.flushed();
         Ok(())

@@ -1,10 +1,9 @@
 //! From a turn's bytes to rows: what was read is parsed at once and stored in one transaction about every 30 ms,
 //! together with the offset up to which it was read.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
+
+use tokio::sync::oneshot;
 
 use crate::{
     agent::{Exit, Outcome, Parser},
@@ -34,6 +33,8 @@ pub(super) struct Ingest {
     /// Items that text may still be added to.
     growing: BTreeMap<u32, Item>,
     pending: Pending,
+    /// The answer to the batch that was handed over last, where it was not waited for.
+    storing: Option<oneshot::Receiver<Result<(), store::Error>>>,
     headline: Option<String>,
 }
 
@@ -42,11 +43,10 @@ pub(super) struct Ingest {
 struct Pending {
     raw: Vec<(Stream, Vec<u8>)>,
     length: usize,
-    dirty: BTreeSet<u32>,
-    /// Items that were put anew, and so are shown whole.
-    whole: BTreeSet<u32>,
+    /// Items that were put anew, and so are shown whole. `None`: text may be added, so it is among those that grow.
+    whole: BTreeMap<u32, (Option<Item>, Timestamp)>,
+    /// What was added to items that were stored before.
     appends: BTreeMap<u32, String>,
-    items: BTreeMap<u32, (Item, Timestamp)>,
 }
 
 impl Ingest {
@@ -67,11 +67,14 @@ impl Ingest {
                 log::replay(connection, id, |stream, bytes| {
                     parser.read(stream, bytes, now, &mut deltas);
                     for delta in redactor.clean(std::mem::take(&mut deltas)) {
-                        grow(&mut growing, &delta);
+                        match delta {
+                            Delta::Put { at, item } => _ = keep(&mut growing, at, item),
+                            Delta::Append { at, text } => grow(&mut growing, at, &text),
+                        }
                         trim(&mut growing);
                     }
                 })?;
-                let seqs = items::parsed_seqs(connection, id)?;
+                let seqs = items::parsed_seqs(connection, sandbox, id)?;
                 Ok::<_, store::Error>((parser, redactor, growing, seqs, items::next_seq(connection, sandbox)?))
             })
             .await?;
@@ -85,6 +88,7 @@ impl Ingest {
             next_seq,
             growing,
             pending: Pending::default(),
+            storing: None,
             headline: None,
         })
     }
@@ -100,9 +104,13 @@ impl Ingest {
         self.offsets
     }
 
-    /// Whether something waits to be stored.
+    /// Whether something is not known to be stored.
     pub(super) fn is_pending(&self) -> bool {
-        self.pending.length > 0 || !self.pending.dirty.is_empty()
+        self.storing.is_some() || self.has_read()
+    }
+
+    fn has_read(&self) -> bool {
+        self.pending.length > 0 || !self.pending.whole.is_empty() || !self.pending.appends.is_empty()
     }
 
     /// Whether so much waits that it must be stored now.
@@ -122,7 +130,9 @@ impl Ingest {
         self.take(deltas, now);
         self.pending.length += length;
         match self.pending.raw.last_mut() {
-            Some((last, buffer)) if *last == stream => buffer.extend_from_slice(&bytes),
+            Some((last, chunk)) if *last == stream && chunk.len() + length <= log::CHUNK_BYTES => {
+                chunk.extend_from_slice(&bytes);
+            }
             _ => self.pending.raw.push((stream, bytes)),
         }
     }
@@ -142,11 +152,9 @@ impl Ingest {
         for delta in self.redactor.clean(deltas) {
             match delta {
                 Delta::Put { at, item } => {
-                    grow(&mut self.growing, &Delta::Put { at, item: item.clone() });
+                    let item = keep(&mut self.growing, at, item);
                     self.pending.appends.remove(&at);
-                    self.pending.whole.insert(at);
-                    self.pending.dirty.insert(at);
-                    self.pending.items.insert(at, (item, now));
+                    self.pending.whole.insert(at, (item, now));
                 }
                 Delta::Append { at, text } => self.append(at, &text),
             }
@@ -157,30 +165,48 @@ impl Ingest {
         if text.is_empty() {
             return;
         }
-        grow(&mut self.growing, &Delta::Append { at, text: text.to_owned() });
-        self.pending.dirty.insert(at);
-        if !self.pending.whole.contains(&at) {
+        grow(&mut self.growing, at, text);
+        if !self.pending.whole.contains_key(&at) {
             self.pending.appends.entry(at).or_default().push_str(text);
         }
     }
 
     /// Stores what waits, in one transaction with the offset, and announces it.
-    pub(super) async fn store(&mut self, store: &Store, now: Timestamp) -> Result<(), store::Error> {
-        let pending = std::mem::take(&mut self.pending);
-        let mut rows = Vec::new();
-        let mut appends = Vec::new();
-        for at in &pending.dirty {
-            while self.seqs.len() <= *at as usize {
-                self.seqs.push(self.next_seq);
-                self.next_seq += 1;
+    pub(super) async fn store(&mut self, store: &Store) -> Result<(), store::Error> {
+        self.store_ahead(store).await?;
+        self.stored().await
+    }
+
+    /// Waits for the batch that was handed over.
+    async fn stored(&mut self) -> Result<(), store::Error> {
+        let Some(storing) = &mut self.storing else { return Ok(()) };
+        let answer = storing.await;
+        self.storing = None;
+        answer.map_err(|_| store::Error::Closed)?
+    }
+
+    /// Like `store`, but the commit is not waited for, so that more can be read meanwhile. At most one batch is under
+    /// way: the next is made when it is known that the one before was stored.
+    pub(super) async fn store_ahead(&mut self, store: &Store) -> Result<(), store::Error> {
+        self.stored().await?;
+        if !self.has_read() {
+            return Ok(());
+        }
+        let Pending { raw, whole, appends, .. } = std::mem::take(&mut self.pending);
+        let number = self.turn.number;
+        let mut batch = TranscriptBatch::default();
+        let mut grown = Vec::new();
+        for (at, (item, time)) in whole {
+            let seq = self.seq(at);
+            if let Some(item) = item.or_else(|| self.growing.get(&at).cloned()) {
+                batch.rows.push(ItemRow { seq, turn: number, at: time, item });
             }
-            let seq = self.seqs[*at as usize];
-            let item = self.growing.get(at).cloned().or_else(|| pending.items.get(at).map(|(item, _)| item.clone()));
-            let Some(item) = item else { continue };
-            let time = pending.items.get(at).map_or(now, |(_, time)| *time);
-            rows.push((pending.whole.contains(at), ItemRow { seq, turn: self.turn.number, at: time, item }));
-            if let Some(text) = pending.appends.get(at) {
-                appends.push((seq, text.clone()));
+        }
+        for (at, text) in appends {
+            let seq = self.seq(at);
+            if let Some(item) = self.growing.get(&at) {
+                grown.push((seq, items::body(item)));
+                batch.appends.push((seq, text));
             }
         }
         trim(&mut self.growing);
@@ -189,24 +215,35 @@ impl Ingest {
             self.headline.clone_from(&headline);
         }
         let (sandbox, turn, offsets) = (self.turn.sandbox, self.turn.id, self.offsets);
-        store
-            .write(move |tx| {
-                let mut log_end = None;
-                for (stream, bytes) in &pending.raw {
-                    log_end = Some(log::append(tx, sandbox, turn, *stream, bytes)?);
-                }
-                for (_, row) in &rows {
-                    items::put(tx, sandbox, turn, row, true)?;
-                }
-                turns::set_offsets(tx, turn, offsets)?;
-                if let Some(headline) = headline {
-                    sandboxes::set_headline(tx, sandbox, &headline)?;
-                }
-                let rows = rows.into_iter().filter(|(whole, _)| *whole).map(|(_, row)| row).collect();
-                items::announce(tx, sandbox, TranscriptBatch { rows, appends, log_end, ..TranscriptBatch::default() });
-                Ok(())
-            })
-            .await
+        let chunks: Vec<_> = raw.iter().flat_map(|(stream, bytes)| log::Chunk::of(*stream, bytes)).collect();
+        let storing = store.write_ahead(move |tx| {
+            for chunk in &chunks {
+                batch.log_end = Some(log::append(tx, sandbox, turn, chunk)?);
+            }
+            for row in &batch.rows {
+                items::put(tx, sandbox, turn, row, true)?;
+            }
+            for (seq, body) in &grown {
+                items::set_body(tx, sandbox, *seq, body)?;
+            }
+            turns::set_offsets(tx, turn, offsets)?;
+            if let Some(headline) = headline {
+                sandboxes::set_headline(tx, sandbox, &headline)?;
+            }
+            items::announce(tx, sandbox, batch);
+            Ok(())
+        })?;
+        self.storing = Some(storing);
+        Ok(())
+    }
+
+    /// The place in the conversation of the turn's item `at`.
+    fn seq(&mut self, at: u32) -> i64 {
+        while self.seqs.len() <= at as usize {
+            self.seqs.push(self.next_seq);
+            self.next_seq += 1;
+        }
+        self.seqs[at as usize]
     }
 }
 
@@ -217,23 +254,20 @@ fn trim(growing: &mut BTreeMap<u32, Item>) {
     }
 }
 
-/// Keeps the items that text may be added to.
-fn grow(growing: &mut BTreeMap<u32, Item>, delta: &Delta) {
-    match delta {
-        Delta::Put { at, item } => match item {
-            Item::Text { .. } | Item::Thinking { .. } | Item::Output { .. } => {
-                growing.insert(*at, item.clone());
-            }
-            _ => {
-                growing.remove(at);
-            }
-        },
-        Delta::Append { at, text: more } => {
-            if let Some(Item::Text { text } | Item::Thinking { text } | Item::Output { text, .. }) = growing.get_mut(at)
-            {
-                text.push_str(more);
-            }
-        }
+/// Keeps an item that text may be added to; another one is given back.
+fn keep(growing: &mut BTreeMap<u32, Item>, at: u32, item: Item) -> Option<Item> {
+    if matches!(item, Item::Text { .. } | Item::Thinking { .. } | Item::Output { .. }) {
+        growing.insert(at, item);
+        return None;
+    }
+    growing.remove(&at);
+    Some(item)
+}
+
+/// Adds text to an item that was kept.
+fn grow(growing: &mut BTreeMap<u32, Item>, at: u32, more: &str) {
+    if let Some(Item::Text { text } | Item::Thinking { text } | Item::Output { text, .. }) = growing.get_mut(&at) {
+        text.push_str(more);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     model::{Activity, ErrorKind, Event, Item, MessageId, MessageStatus, Status, TurnId},
     provider::{self, Follower, Offsets, ProviderId, SpoolEvent, TurnSignal},
     secrets::TextRedactor,
-    store::{self, SandboxError, TurnEnd, TurnRow, log, messages, sandboxes, turns},
+    store::{self, SandboxError, TurnEnd, TurnRow, messages, sandboxes, turns},
 };
 
 /// After so many crashes of the agent in a row the sandbox itself has failed.
@@ -343,7 +343,7 @@ impl Actor {
         let Turn::Open(reading) = std::mem::replace(&mut self.turn, Turn::None) else { return Ok(()) };
         let mut ingest = reading.ingest;
         let outcome = ingest.finish(exit, now);
-        ingest.store(&self.around.store, now).await?;
+        ingest.store(&self.around.store).await?;
         let turn = ingest.turn;
         self.end_turn(turn, exit, outcome, Words::Shown).await
     }
@@ -402,7 +402,7 @@ impl Actor {
                 };
                 if turns::finish(tx, turn.id, &end)? {
                     let status = if error.is_some() { MessageStatus::Error } else { MessageStatus::Completed };
-                    let text = store::items::reply_text(tx, turn.id, REPLY)?;
+                    let text = store::items::reply_text(tx, sandbox, turn.id, REPLY)?;
                     messages::finish_reply(tx, turn.reply, &text, status)?;
                     let item = Item::Ended {
                         error: error.map(|failure| failure.kind),
@@ -430,7 +430,6 @@ impl Actor {
                     sandboxes::set_after_turn(tx, sandbox, session, is_lost, crashes)?;
                     sandboxes::set_headline(tx, sandbox, &headline)?;
                 }
-                log::compress(tx, turn.id)?;
                 sandboxes::get(tx, sandbox)
             })
             .await?;

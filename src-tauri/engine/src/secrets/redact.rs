@@ -63,12 +63,12 @@ impl TextRedactor {
             *text = self.text(at, text);
             return item;
         }
-        let json = serde_json::to_vec(&item).expect("items are plain data");
-        let clean = self.patterns.redact(&json);
-        if clean == json {
-            return item;
-        }
-        serde_json::from_slice(&clean).unwrap_or_else(|_| Item::Unknown { raw: into_text(clean) })
+        item.each_text(&mut |text| {
+            if self.patterns.is_in(text.as_bytes()) {
+                *text = into_text(self.patterns.redact(text.as_bytes()));
+            }
+        });
+        item
     }
 
     /// No more text comes for what there is: what was held back.
@@ -92,6 +92,7 @@ fn into_text(bytes: Vec<u8>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{ErrorKind, FileDiff, NoticeLevel, ProgressEntry, ProgressState, ToolKind, ToolState};
 
     fn append(text: &str) -> Vec<Delta> {
         vec![Delta::Append { at: 0, text: text.to_owned() }]
@@ -114,6 +115,38 @@ mod tests {
         assert_eq!(text, "the key is ", "what may become a secret is held back");
         text += &shown(&redactor.clean(append("ary-0123456789, keep it")));
         assert_eq!(text, "the key is [redacted], keep it");
+    }
+
+    #[test]
+    fn a_secret_is_found_in_every_text_of_an_item() {
+        let secret = "sk-ant-\"canary\"/0123456789";
+        let mut redactor = TextRedactor::new(&[Secret::new(secret)]);
+        let diff = || FileDiff { path: secret.into(), added: 1, removed: 0, patch: format!("+{secret}\n") };
+        let tool = Item::Tool {
+            call: secret.into(),
+            tool: ToolKind::Command,
+            name: secret.into(),
+            summary: format!("echo {secret}"),
+            input: serde_json::json!({ "command": format!("echo {secret}") }).to_string(),
+            state: ToolState::Done,
+            result: Some(format!("{secret}\n{}", serde_json::json!(secret))),
+            exit_code: Some(0),
+            duration_ms: None,
+            diff: Some(diff()),
+        };
+        let entry = ProgressEntry { text: secret.into(), state: ProgressState::Active };
+        let items = [
+            tool,
+            Item::Notice { level: NoticeLevel::Info, text: secret.into(), retry_at: None },
+            Item::Error { error: ErrorKind::Other, message: secret.into(), retry_at: None },
+            Item::Progress { entries: vec![entry] },
+            Item::Unknown { raw: serde_json::json!({ "key": secret }).to_string() },
+        ];
+        for (at, item) in (0..).zip(items) {
+            let clean = redactor.clean(vec![Delta::Put { at, item }]);
+            assert!(!format!("{clean:?}").contains("canary"), "{clean:?}");
+            assert!(format!("{clean:?}").contains("[redacted]"), "{clean:?}");
+        }
     }
 
     #[test]

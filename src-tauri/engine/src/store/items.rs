@@ -36,40 +36,89 @@ pub fn next_seq(connection: &Connection, sandbox: SandboxId) -> Result<i64, Erro
         .query_row(named_params! { ":sandbox": sandbox.to_string() }, |row| row.get(0))?)
 }
 
-/// The places of a turn's rows that came from the agent's output, in order.
-pub fn parsed_seqs(connection: &Connection, turn: TurnId) -> Result<Vec<i64>, Error> {
-    let mut statement =
-        connection.prepare_cached("SELECT seq FROM transcript_items WHERE turn = :turn AND is_parsed ORDER BY seq")?;
-    let rows = statement.query_map(named_params! { ":turn": turn.to_string() }, |row| row.get(0))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+/// The places of the rows that came from the agent's output in a sandbox's newest turn, in order.
+pub fn parsed_seqs(connection: &Connection, sandbox: SandboxId, turn: TurnId) -> Result<Vec<i64>, Error> {
+    let mut seqs = Vec::new();
+    newest_turn(connection, sandbox, turn, "seq, is_parsed", |row| {
+        if row.get(2)? {
+            seqs.push(row.get(1)?);
+        }
+        Ok(true)
+    })?;
+    seqs.reverse();
+    Ok(seqs)
 }
 
-/// What the agent said in a turn, or printed where it says nothing: at most `limit` bytes, the newest.
-pub fn reply_text(connection: &Connection, turn: TurnId, limit: usize) -> Result<String, Error> {
-    let mut statement = connection.prepare_cached(
-        "SELECT json_extract(body, '$.kind') AS kind, json_extract(body, '$.text') AS text FROM transcript_items
-         WHERE turn = :turn AND is_parsed AND kind IN ('text', 'output') ORDER BY seq DESC",
-    )?;
-    let mut rows = statement.query(named_params! { ":turn": turn.to_string() })?;
-    let (mut said, mut printed) = (Vec::<String>::new(), Vec::<String>::new());
-    let (mut said_length, mut printed_length) = (0, 0);
-    while let Some(row) = rows.next()? {
-        let (kind, text): (String, String) = (row.get(0)?, row.get(1)?);
-        let (parts, length) =
-            if kind == "text" { (&mut said, &mut said_length) } else { (&mut printed, &mut printed_length) };
-        if *length + text.len() <= limit {
-            *length += text.len();
-            parts.push(text);
+/// What the agent said in a sandbox's newest turn, or printed where it says nothing: at most `limit` bytes, the newest.
+pub fn reply_text(connection: &Connection, sandbox: SandboxId, turn: TurnId, limit: usize) -> Result<String, Error> {
+    let (mut said, mut printed) = (Parts::default(), Parts::default());
+    newest_turn(connection, sandbox, turn, "body, is_parsed", |row| {
+        let body = row.get_ref(1)?.as_str()?;
+        // Most rows are tool calls, some of them large: only what is text is read.
+        let is_text = [r#"{"kind":"text""#, r#"{"kind":"output""#].iter().any(|start| body.starts_with(start));
+        if !is_text || !row.get::<_, bool>(2)? {
+            return Ok(true);
         }
-    }
-    let (mut parts, between) = if said.is_empty() { (printed, "") } else { (said, "\n\n") };
+        Ok(match serde_json::from_str(body) {
+            Ok(Item::Text { text }) => said.push(text, limit),
+            // Older text still counts for more than what was printed.
+            Ok(Item::Output { text, .. }) => {
+                printed.push(text, limit);
+                true
+            }
+            Ok(_) | Err(_) => true,
+        })
+    })?;
+    let (mut parts, between) = if said.texts.is_empty() { (printed.texts, "") } else { (said.texts, "\n\n") };
     parts.reverse();
     Ok(parts.join(between))
 }
 
+/// Texts, the newest first.
+#[derive(Debug, Default)]
+struct Parts {
+    texts: Vec<String>,
+    length: usize,
+    is_full: bool,
+}
+
+impl Parts {
+    /// Adds an older text; `false`: there is no room for it, and so for none before it.
+    fn push(&mut self, text: String, limit: usize) -> bool {
+        self.is_full |= self.length + text.len() > limit;
+        if !self.is_full {
+            self.length += text.len();
+            self.texts.push(text);
+        }
+        !self.is_full
+    }
+}
+
+/// The rows of a sandbox's newest turn, the last one first, until `each` says that it has enough. What it gets begins with
+/// the turn.
+fn newest_turn(
+    connection: &Connection,
+    sandbox: SandboxId,
+    turn: TurnId,
+    columns: &str,
+    mut each: impl FnMut(&Row<'_>) -> Result<bool, rusqlite::Error>,
+) -> Result<(), Error> {
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT turn, {columns} FROM transcript_items WHERE sandbox = :sandbox ORDER BY seq DESC"
+    ))?;
+    let mut rows = statement.query(named_params! { ":sandbox": sandbox.to_string() })?;
+    let turn = turn.to_string();
+    while let Some(row) = rows.next()? {
+        let is_its = row.get_ref(0)?.as_str().is_ok_and(|of| of == turn);
+        if !is_its || !each(row)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// Writes a row, new or in place of the one with the same `seq`; a replaced row keeps its time.
 pub fn put(tx: &Tx<'_>, sandbox: SandboxId, turn: TurnId, row: &ItemRow, is_parsed: bool) -> Result<(), Error> {
-    let body = serde_json::to_string(&row.item).expect("items are plain data");
     tx.prepare_cached(
         "INSERT INTO transcript_items (sandbox, seq, turn, number, body, is_parsed, at)
          VALUES (:sandbox, :seq, :turn, :number, :body, :is_parsed, :at)
@@ -77,8 +126,20 @@ pub fn put(tx: &Tx<'_>, sandbox: SandboxId, turn: TurnId, row: &ItemRow, is_pars
     )?
     .execute(named_params! {
         ":sandbox": sandbox.to_string(), ":seq": row.seq, ":turn": turn.to_string(), ":number": row.turn,
-        ":body": body, ":is_parsed": is_parsed, ":at": row.at.millis(),
+        ":body": body(&row.item), ":is_parsed": is_parsed, ":at": row.at.millis(),
     })?;
+    Ok(())
+}
+
+/// An item as it is stored.
+pub fn body(item: &Item) -> String {
+    serde_json::to_string(item).expect("items are plain data")
+}
+
+/// Gives a row that was stored before another item.
+pub fn set_body(tx: &Tx<'_>, sandbox: SandboxId, seq: i64, body: &str) -> Result<(), Error> {
+    tx.prepare_cached("UPDATE transcript_items SET body = :body WHERE sandbox = :sandbox AND seq = :seq")?
+        .execute(named_params! { ":sandbox": sandbox.to_string(), ":seq": seq, ":body": body })?;
     Ok(())
 }
 

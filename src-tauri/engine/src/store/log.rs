@@ -1,4 +1,4 @@
-//! `stream_log`: the raw log, in the order it was read; compressed once its turn is complete.
+//! `stream_log`: the raw log, in the order it was read; compressed where that is worth it.
 
 use rusqlite::{Connection, named_params};
 
@@ -7,9 +7,12 @@ use crate::model::{SandboxId, Stream, TurnId};
 
 /// How much a page of the raw log holds at most, in bytes (one chunk more where a single chunk is larger).
 pub const PAGE_BYTES: usize = 256 << 10;
+/// How much one chunk holds at most, in bytes: what comes together is stored together.
+pub const CHUNK_BYTES: usize = PAGE_BYTES;
 /// Chunks smaller than this are not worth compressing.
 const WORTH_COMPRESSING: usize = 1 << 10;
-const LEVEL: i32 = 3;
+/// The fastest: most of what there is to gain, for less time than writing the rest to the disk would take.
+const LEVEL: i32 = 1;
 
 /// A page of the raw log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,14 +26,43 @@ pub struct LogPage {
     pub is_truncated: bool,
 }
 
+/// What is stored as one row.
+#[derive(Debug)]
+pub struct Chunk {
+    stream: Stream,
+    bytes: Vec<u8>,
+    /// Of the bytes when not compressed.
+    length: usize,
+    is_compressed: bool,
+}
+
+impl Chunk {
+    /// What is stored of these bytes: rows of a size that can be read, compressed where that makes them smaller.
+    pub fn of(stream: Stream, bytes: &[u8]) -> impl Iterator<Item = Self> {
+        bytes.chunks(CHUNK_BYTES).map(move |bytes| Self::new(stream, bytes))
+    }
+
+    fn new(stream: Stream, bytes: &[u8]) -> Self {
+        let length = bytes.len();
+        if length >= WORTH_COMPRESSING
+            && let Ok(fewer) = zstd::bulk::compress(bytes, LEVEL)
+            && fewer.len() < length
+        {
+            return Self { stream, bytes: fewer, length, is_compressed: true };
+        }
+        Self { stream, bytes: bytes.to_vec(), length, is_compressed: false }
+    }
+}
+
 /// Adds a chunk and returns its cursor.
-pub fn append(tx: &Tx<'_>, sandbox: SandboxId, turn: TurnId, stream: Stream, bytes: &[u8]) -> Result<i64, Error> {
+pub fn append(tx: &Tx<'_>, sandbox: SandboxId, turn: TurnId, chunk: &Chunk) -> Result<i64, Error> {
     tx.prepare_cached(
-        "INSERT INTO stream_log (sandbox, turn, stream, bytes, length) VALUES (:sandbox, :turn, :stream, :bytes, :length)",
+        "INSERT INTO stream_log (sandbox, turn, stream, bytes, length, is_compressed)
+         VALUES (:sandbox, :turn, :stream, :bytes, :length, :is_compressed)",
     )?
     .execute(named_params! {
-        ":sandbox": sandbox.to_string(), ":turn": turn.to_string(), ":stream": stream.code(), ":bytes": bytes,
-        ":length": i64::try_from(bytes.len()).unwrap_or(i64::MAX),
+        ":sandbox": sandbox.to_string(), ":turn": turn.to_string(), ":stream": chunk.stream.code(), ":bytes": chunk.bytes,
+        ":length": i64::try_from(chunk.length).unwrap_or(i64::MAX), ":is_compressed": chunk.is_compressed,
     })?;
     Ok(tx.last_insert_rowid())
 }
@@ -107,26 +139,6 @@ fn newest(connection: &Connection, sandbox: SandboxId) -> Result<(i64, bool), Er
     Ok((0, false))
 }
 
-/// Compresses a turn that is complete.
-pub fn compress(tx: &Tx<'_>, turn: TurnId) -> Result<(), Error> {
-    let mut chunks = tx.prepare_cached(
-        "SELECT id, bytes FROM stream_log WHERE turn = :turn AND NOT is_compressed AND length >= :worth",
-    )?;
-    let mut update = tx.prepare_cached("UPDATE stream_log SET bytes = :bytes, is_compressed = 1 WHERE id = :id")?;
-    let worth = i64::try_from(WORTH_COMPRESSING).unwrap_or(i64::MAX);
-    let mut rows = chunks.query(named_params! { ":turn": turn.to_string(), ":worth": worth })?;
-    let mut packed = Vec::new();
-    while let Some(row) = rows.next()? {
-        let bytes = row.get_ref(1)?.as_blob().map_err(|_| Error::NotFound("log chunk"))?;
-        packed.push((row.get::<_, i64>(0)?, zstd::encode_all(bytes, LEVEL).map_err(unreadable)?));
-    }
-    drop(rows);
-    for (id, bytes) in packed {
-        update.execute(named_params! { ":id": id, ":bytes": bytes })?;
-    }
-    Ok(())
-}
-
 fn decompress(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     zstd::decode_all(bytes).map_err(unreadable)
 }
@@ -172,5 +184,21 @@ mod tests {
         assert_eq!(newest_page(&[10, PAGE_BYTES + 1]), ("b".into(), true), "one chunk is more than a page");
         assert_eq!(newest_page(&[PAGE_BYTES + 1]), ("a".into(), false));
         assert_eq!(newest_page(&[PAGE_BYTES + 1, 10]), ("b".into(), true));
+    }
+
+    #[test]
+    fn a_chunk_is_compressed_where_that_is_worth_it_and_reads_the_same() {
+        let noise: Vec<u8> =
+            (0..4000_u32).flat_map(|number| number.wrapping_mul(2_654_435_761).to_be_bytes()).collect();
+        for (bytes, is_compressed) in
+            [(b"short\n".to_vec(), false), (b"a line like the one before\n".repeat(100), true), (noise, false)]
+        {
+            let [chunk] = Chunk::of(Stream::Out, &bytes).collect::<Vec<_>>().try_into().unwrap();
+            assert_eq!((chunk.is_compressed, chunk.length), (is_compressed, bytes.len()));
+            let read = if is_compressed { decompress(&chunk.bytes).unwrap() } else { chunk.bytes };
+            assert!(read == bytes, "{} bytes", bytes.len());
+        }
+        let lengths: Vec<_> = Chunk::of(Stream::Out, &vec![b'x'; CHUNK_BYTES + 1]).map(|chunk| chunk.length).collect();
+        assert_eq!(lengths, [CHUNK_BYTES, 1]);
     }
 }

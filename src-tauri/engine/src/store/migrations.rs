@@ -6,8 +6,11 @@ use rusqlite::{Connection, MAIN_DB};
 
 use super::Error;
 
-const MIGRATIONS: &[&str] =
-    &[include_str!("../../migrations/0001_first.sql"), include_str!("../../migrations/0002_key_inside.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../../migrations/0001_first.sql"),
+    include_str!("../../migrations/0002_key_inside.sql"),
+    include_str!("../../migrations/0003_list_index.sql"),
+];
 
 pub(super) fn run(connection: &mut Connection, path: &Path) -> Result<(), Error> {
     bring_up(connection, path, MIGRATIONS)

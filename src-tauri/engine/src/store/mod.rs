@@ -40,6 +40,8 @@ pub use turns::{TurnEnd, TurnRow};
 const BATCH: usize = 256;
 /// How many connections read at the same time.
 const READERS: usize = 3;
+/// How many pages the write-ahead log may hold before they are written back: a busy agent's rows once, not many times.
+const CHECKPOINT: u32 = 4000;
 /// How long a statement waits for another process that holds the file.
 const BUSY: Duration = Duration::from_secs(5);
 
@@ -227,7 +229,7 @@ impl Store {
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
-        self.ask_writer(work, false).await
+        self.ask_writer(work, false)?.await.map_err(|_| Error::Closed)?
     }
 
     /// Runs `work`, which writes nothing, between what is written: only there is the order of what is read and what is
@@ -241,10 +243,23 @@ impl Store {
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
-        self.ask_writer(work, true).await
+        self.ask_writer(work, true)?.await.map_err(|_| Error::Closed)?
     }
 
-    async fn ask_writer<T, E, F>(&self, work: F, only_reads: bool) -> Result<T, E>
+    /// Like `write`, for whoever has something else to do until the commit: the answer comes by itself.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn write_ahead<T, E, F>(&self, work: F) -> Result<oneshot::Receiver<Result<T, E>>, Error>
+    where
+        F: FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+    {
+        self.ask_writer(work, false)
+    }
+
+    fn ask_writer<T, E, F>(&self, work: F, only_reads: bool) -> Result<oneshot::Receiver<Result<T, E>>, Error>
     where
         F: FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static,
         T: Send + 'static,
@@ -268,7 +283,7 @@ impl Store {
             })
         });
         self.jobs.send(Job { run, only_reads }).map_err(|_| Error::Closed)?;
-        answer.await.map_err(|_| Error::Closed)?
+        Ok(answer)
     }
 
     /// Whether the database takes writes: it is given one that changes nothing.
@@ -331,6 +346,7 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
     if !flags.contains(OpenFlags::SQLITE_OPEN_READ_ONLY) {
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
+        connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT)?;
     }
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.set_prepared_statement_cache_capacity(128);

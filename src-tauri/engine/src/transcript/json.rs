@@ -54,13 +54,39 @@ impl<'a> Loose<'a> {
 
     /// The value as text, if it is a string.
     pub fn text(self) -> Option<Cow<'a, str>> {
-        self.read::<Str<'a>>().map(|text| text.0)
+        let raw = self.0?.get();
+        simple(raw).or_else(|| self.read::<Str<'a>>().map(|text| text.0))
     }
 
     /// The value as it was printed.
     pub fn raw(self) -> Option<&'a str> {
         self.0.map(RawValue::get)
     }
+}
+
+/// The text of a JSON string that holds no escapes but those of one character: what programs print is full of line
+/// ends, and this reads it several times faster than a reader that is ready for everything.
+fn simple(raw: &str) -> Option<Cow<'_, str>> {
+    let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
+    let Some(first) = memchr::memchr(b'\\', inner.as_bytes()) else { return Some(Cow::Borrowed(inner)) };
+    let mut text = String::with_capacity(inner.len());
+    let (mut kept, mut next) = (0, Some(first));
+    while let Some(at) = next {
+        text.push_str(&inner[kept..at]);
+        text.push(match inner.as_bytes().get(at + 1)? {
+            b'n' => '\n',
+            b't' => '\t',
+            b'r' => '\r',
+            b'b' => '\u{8}',
+            b'f' => '\u{c}',
+            same @ (b'"' | b'\\' | b'/') => char::from(*same),
+            _ => return None,
+        });
+        kept = at + 2;
+        next = memchr::memchr(b'\\', &inner.as_bytes()[kept..]).map(|found| kept + found);
+    }
+    text.push_str(&inner[kept..]);
+    Some(Cow::Owned(text))
 }
 
 /// Replaces halves of surrogate pairs (`\ud83d` without its partner) by `\ufffd`; `None` where there are none.
@@ -117,6 +143,19 @@ mod tests {
         assert!(matches!(plain, Some(Str(Cow::Borrowed("plain")))));
         let escaped: Option<Str<'_>> = serde_json::from_str(r#""es\ncaped""#).unwrap();
         assert_eq!(escaped.as_deref(), Some("es\ncaped"));
+    }
+
+    #[test]
+    fn text_with_simple_escapes_reads_like_any_other() {
+        for text in ["", "plain ü", "a\nb\tc\r\u{8}\u{c}\"\\/", "\\", "ends\n", "\u{1}", "👩\n\u{2028}"] {
+            let json = serde_json::to_string(text).unwrap();
+            let raw: &RawValue = serde_json::from_str(&json).unwrap();
+            assert_eq!(Loose(Some(raw)).text().as_deref(), Some(text), "{json}");
+        }
+        for (json, text) in [(r#""\/""#, "/"), (r#""a\u00fcb\n""#, "aüb\n"), (r#""\ud83d\ude00""#, "😀")] {
+            let raw: &RawValue = serde_json::from_str(json).unwrap();
+            assert_eq!(Loose(Some(raw)).text().as_deref(), Some(text), "{json}");
+        }
     }
 
     #[test]

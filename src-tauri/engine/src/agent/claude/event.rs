@@ -3,7 +3,7 @@
 //! Seen in Claude Code 2.1.332 (recordings in `tests/fixtures/agents/claude`). One type for all lines, every field
 //! optional: the kind of a line stands anywhere in it, and a field that goes missing in a later version is no error.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use serde::{
     Deserialize, Deserializer,
@@ -144,16 +144,17 @@ pub(super) enum Content<'a> {
 
 impl Content<'_> {
     /// All of it as text; what is not text is named in brackets.
-    pub fn text(&self) -> String {
+    pub fn text(&self) -> Cow<'_, str> {
         match self {
-            Content::Nothing => String::new(),
-            Content::Text(text) => text.to_string(),
+            Content::Nothing => Cow::Borrowed(""),
+            Content::Text(text) => Cow::Borrowed(text),
             Content::Blocks(blocks) => {
                 let parts = blocks.iter().map(|block| match &block.text {
-                    Some(text) => text.to_string(),
-                    None => format!("[{}]", &*block.kind),
+                    Some(text) => Cow::Borrowed(&**text),
+                    None => Cow::Owned(format!("[{}]", &*block.kind)),
                 });
-                parts.collect::<Vec<_>>().join("\n")
+                let mut parts: Vec<_> = parts.collect();
+                if parts.len() == 1 { parts.remove(0) } else { Cow::Owned(parts.join("\n")) }
             }
         }
     }

@@ -102,7 +102,9 @@ impl Turn {
             return;
         }
         self.show_stderr(deltas);
-        let text = String::from_utf8_lossy(line.bytes);
+        // Nearly every line is UTF-8, and that is quickly seen.
+        let text = std::str::from_utf8(line.bytes)
+            .map_or_else(|_| String::from_utf8_lossy(line.bytes), std::borrow::Cow::Borrowed);
         if line.dropped > 0 {
             let words = format!("A line was too long to be read: {} bytes of it were left out.", line.dropped);
             self.notice(NoticeLevel::Warning, words, None, deltas);

@@ -13,17 +13,18 @@ use courier_keeper::{
     protocol::{Request, Response, SPOOL_CAP},
     spool::{self, ExitRecord},
 };
+use tokio::task::JoinHandle;
 
 use super::{
     super::{Error, Follower, Offsets, SpoolEvent},
-    blocking, keeper,
+    joined, keeper,
     ticker::Ticks,
     unreadable,
 };
 use crate::{agent::Exit, model::Stream};
 
 /// How much is handed over at once.
-const CHUNK: u64 = 256 << 10;
+const CHUNK: u64 = 512 << 10;
 
 /// How often it is asked whether the keeper still lives, while nothing else happens.
 const KEEPER_PERIOD: Duration = Duration::from_millis(500);
@@ -37,11 +38,20 @@ pub(super) struct SpoolFollower {
     place: PathBuf,
     tails: [Tail; 2],
     exit: Option<ExitRecord>,
+    /// A read that is under way.
+    reading: Option<Reading>,
     ticks: Ticks,
     /// When the keeper was last seen; `None`: it is gone, and what is there is all.
     keeper_seen: Option<Instant>,
     /// Up to where the keeper was told to let the spool grow.
     allowed: u64,
+}
+
+/// A read of one of the tails.
+#[derive(Debug)]
+struct Reading {
+    index: usize,
+    bytes: JoinHandle<Result<Vec<u8>, Error>>,
 }
 
 /// One stream.
@@ -62,7 +72,7 @@ impl SpoolFollower {
         let tail = |stream, name, offset| Tail { stream, file: None, path: place.join(name), offset };
         let tails = [tail(Stream::Out, spool::OUT, from.out), tail(Stream::Err, spool::ERR, from.err)];
         let keeper_seen = Some(Instant::now());
-        Ok(Self { directory, turn, place, tails, exit: None, ticks, keeper_seen, allowed: SPOOL_CAP })
+        Ok(Self { directory, turn, place, tails, exit: None, reading: None, ticks, keeper_seen, allowed: SPOOL_CAP })
     }
 
     /// What is there to be read, or whether it has ended; `None`: not now. Quick: it looks, and does not read.
@@ -104,6 +114,15 @@ impl SpoolFollower {
         Ok(None)
     }
 
+    /// Begins to read. It goes on, and is not begun again, where nobody waits for it any more.
+    fn begin(&mut self, index: usize, count: u64) {
+        let tail = &self.tails[index];
+        let (file, offset, path) = (tail.file.clone(), tail.offset, tail.path.clone());
+        let file = file.expect("what has a length was opened");
+        let bytes = tokio::task::spawn_blocking(move || read(&file, offset, count, &path));
+        self.reading = Some(Reading { index, bytes });
+    }
+
     /// Lets the spool grow as far beyond what was read as it may hold unread.
     fn allow(&mut self) {
         let read = self.tails.iter().map(|tail| tail.offset).max().unwrap_or(0);
@@ -140,20 +159,23 @@ enum Look {
 impl Follower for SpoolFollower {
     async fn next(&mut self) -> Result<SpoolEvent, Error> {
         loop {
+            if let Some(Reading { index, bytes }) = &mut self.reading {
+                let (index, read) = (*index, bytes.await);
+                self.reading = None;
+                let bytes = joined(read)?;
+                let tail = &mut self.tails[index];
+                tail.offset += bytes.len() as u64;
+                let stream = tail.stream;
+                self.allow();
+                // What comes next is read while this is taken in. What else there is to see is seen again then.
+                if let Ok(Some(Look::Bytes { index, count })) = self.look() {
+                    self.begin(index, count);
+                }
+                return Ok(SpoolEvent::Bytes { stream, bytes });
+            }
             match self.look()? {
                 Some(Look::Ended(exit)) => return Ok(SpoolEvent::Ended(exit)),
-                Some(Look::Bytes { index, count }) => {
-                    let tail = &self.tails[index];
-                    let (file, offset, path) = (tail.file.clone(), tail.offset, tail.path.clone());
-                    let file = file.expect("what has a length was opened");
-                    let bytes = blocking(move || read(&file, offset, count, &path)).await?;
-                    // Only now: a read that was given up is done again.
-                    let tail = &mut self.tails[index];
-                    tail.offset += bytes.len() as u64;
-                    let stream = tail.stream;
-                    self.allow();
-                    return Ok(SpoolEvent::Bytes { stream, bytes });
-                }
+                Some(Look::Bytes { index, count }) => self.begin(index, count),
                 Some(Look::Deleted) => {
                     let (directory, turn) = (self.directory.clone(), self.turn.clone());
                     let is_open = blocking(move || is_open(&directory, &turn)).await?;

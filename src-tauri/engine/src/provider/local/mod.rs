@@ -310,7 +310,12 @@ fn unreadable(path: &Path, source: std::io::Error) -> Error {
 
 /// Does what may block where blocking is allowed.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
-    match tokio::task::spawn_blocking(work).await {
+    joined(tokio::task::spawn_blocking(work).await)
+}
+
+/// What such work answered.
+fn joined<T>(done: Result<Result<T, Error>, tokio::task::JoinError>) -> Result<T, Error> {
+    match done {
         Ok(result) => result,
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         // The runtime is going down, and with it whoever asked.
