@@ -19,6 +19,12 @@ use crate::look::{FILL, LOOK, SELECT, Seen, selector};
 
 /// How long anything on the screen may take; a busy machine with two cores draws it all.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+/// Makes the view draw for two seconds, by what nobody sees.
+const STIR: &str = "const dot = document.createElement('div'); dot.setAttribute('aria-hidden', 'true');\
+    dot.style.cssText = 'position:fixed;right:0;bottom:0;width:1px;height:1px;pointer-events:none';\
+    document.documentElement.append(dot); let turn = 0;\
+    const stirring = setInterval(() => { dot.style.background = `rgba(128,128,128,${++turn % 2 ? .01 : .02})`;\
+    if (turn > 40) { clearInterval(stirring); dot.remove(); } }, 50)";
 const POLL: Duration = Duration::from_millis(40);
 
 /// One launch of a program with a web view.
@@ -79,7 +85,8 @@ impl App {
     }
 
     pub(crate) async fn script(&self, script: &str, arguments: Vec<Value>) -> anyhow::Result<Value> {
-        Ok(self.client.execute(script, arguments).await?)
+        let answered = tokio::time::timeout(DEADLINE * 2, self.client.execute(script, arguments)).await;
+        Ok(answered.with_context(|| format!("the window did not answer {script:?}"))??)
     }
 
     /// Runs a script that answers by its last argument, a function.
@@ -210,9 +217,16 @@ impl App {
     /// A picture of the whole window.
     pub(crate) async fn screenshot(&self, name: &str) -> anyhow::Result<()> {
         fs::create_dir_all(&self.shots)?;
-        let drawn = "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done(true)))";
-        self.client.execute_async(drawn, vec![]).await?;
-        let picture = self.client.screenshot().await?;
+        let taking = async {
+            // The driver waits for the next picture the view draws, and where nothing changes there may be none.
+            self.client.execute(STIR, vec![]).await?;
+            let drawn =
+                "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done(true)))";
+            self.client.execute_async(drawn, vec![]).await?;
+            self.client.screenshot().await
+        };
+        let taken = tokio::time::timeout(DEADLINE, taking).await;
+        let picture = taken.with_context(|| format!("no picture {name} within {DEADLINE:?}"))??;
         Ok(fs::write(self.shots.join(format!("{name}.png")), picture)?)
     }
 

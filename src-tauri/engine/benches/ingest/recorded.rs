@@ -88,6 +88,14 @@ impl Provider for Recorded {
         ProviderKind::Local
     }
 
+    fn has_gateway(&self) -> bool {
+        false
+    }
+
+    async fn gateway_address(&self, _id: &ProviderId) -> Result<String, Error> {
+        Err(Error::Unsupported)
+    }
+
     async fn provision(&self, spec: &Provision) -> Result<ProviderId, Error> {
         spool::prepare(&spec.directory).map_err(io)?;
         Ok(ProviderId(spec.sandbox.to_string()))

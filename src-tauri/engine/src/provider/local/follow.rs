@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use super::{
     super::{Error, Follower, Offsets, SpoolEvent},
-    joined, keeper,
+    blocking, joined, keeper,
     ticker::Ticks,
     unreadable,
 };
