@@ -118,19 +118,37 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A clock that a test moves, backwards too.
+/// A clock that a test moves, and sets, backwards too. In milliseconds.
 #[derive(Clone, Debug)]
-struct HandClock(Arc<AtomicI64>);
+struct HandClock {
+    wall: Arc<AtomicI64>,
+    steady: Arc<AtomicI64>,
+}
 
 impl Default for HandClock {
     fn default() -> Self {
-        Self(Arc::new(AtomicI64::new(1_800_000_000_000)))
+        Self { wall: Arc::new(AtomicI64::new(1_800_000_000_000)), steady: Arc::new(AtomicI64::new(3_600_000)) }
+    }
+}
+
+impl HandClock {
+    fn set(&self, jump: i64) {
+        self.wall.fetch_add(jump, Ordering::SeqCst);
+    }
+
+    fn pass(&self, time: i64) {
+        self.set(time);
+        self.steady.fetch_add(time, Ordering::SeqCst);
     }
 }
 
 impl Clock for HandClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.0.load(Ordering::SeqCst))
+        Timestamp::from_millis(self.wall.load(Ordering::SeqCst))
+    }
+
+    fn steady(&self) -> Duration {
+        Duration::from_millis(self.steady.load(Ordering::SeqCst).unsigned_abs())
     }
 }
 
@@ -350,7 +368,7 @@ impl Story {
                 let jumps = [-25 * HOUR, -HOUR, -60_000, -1000, -1, 1, 1000, 60_000, HOUR, 25 * HOUR];
                 let jump = self.dice.pick(&jumps).unwrap_or(0);
                 self.note(format!("the clock jumps by {jump} ms"));
-                self.clock.0.fetch_add(jump, Ordering::SeqCst);
+                self.clock.set(jump);
             }
             91..=92 => self.shut_down_and_open(),
             _ => self.crash_and_open(),
@@ -554,7 +572,7 @@ impl Story {
     }
 
     fn pass(&mut self, time: Duration) {
-        self.clock.0.fetch_add(i64::try_from(time.as_millis()).expect("it is short"), Ordering::SeqCst);
+        self.clock.pass(i64::try_from(time.as_millis()).expect("it is short"));
         self.life().runtime.block_on(tokio::time::advance(time));
         self.life().go_on(1);
     }
