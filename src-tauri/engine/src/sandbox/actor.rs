@@ -587,6 +587,7 @@ pub(super) struct Reading {
     pub(super) ingest: Ingest,
     pub(super) follower: FollowerSlot,
     pub(super) flush_at: Option<Instant>,
+    pub(super) flushed_at: Option<Instant>,
 }
 
 /// The follower of the open turn, once it is there.

@@ -91,16 +91,19 @@ impl Turn {
         }
     }
 
-    /// What was read is stored after this long at the latest.
+    /// What was read is stored once this long has passed since the last time: what comes after a silence, at once.
     pub(super) fn flush_within(&mut self, delay: Duration) {
         if let Self::Open(reading) = self {
-            reading.flush_at.get_or_insert_with(|| Instant::now() + delay);
+            let now = Instant::now();
+            let due = reading.flushed_at.map_or(now, |at| (at + delay).max(now));
+            reading.flush_at.get_or_insert(due);
         }
     }
 
     pub(super) fn flushed(&mut self) {
         if let Self::Open(reading) = self {
             reading.flush_at = None;
+            reading.flushed_at = Some(Instant::now());
         }
     }
 
@@ -259,7 +262,7 @@ impl Actor {
                 let ingest = Ingest::open(&self.around.store, turn, parser, started.redactor, now).await?;
                 let is_interrupted = ingest.turn.is_interrupted;
                 let follower = FollowerSlot(Some(started.follower));
-                self.turn = Turn::Open(Box::new(Reading { ingest, follower, flush_at: None }));
+                self.turn = Turn::Open(Box::new(Reading { ingest, follower, flush_at: None, flushed_at: None }));
                 self.heard_at = self.around.clock.steady();
                 if is_interrupted {
                     self.signal(TurnSignal::Interrupt);

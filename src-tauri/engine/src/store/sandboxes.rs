@@ -530,7 +530,14 @@ pub fn extend(tx: &Tx<'_>, id: SandboxId, by: Duration) -> Result<(), Error> {
 /// The clock was set by `millis`: moves every time along that something is still counted from or to.
 pub fn move_times(tx: &Tx<'_>, millis: i64) -> Result<(), Error> {
     let by = named_params! { ":by": millis };
-    tx.execute("UPDATE running_intervals SET started_at = started_at + :by WHERE ended_at IS NULL", by)?;
+    // All of a sandbox's, so that one never lies within another. There and back again: moved one by one in place, one could
+    // meet the next before that has moved.
+    tx.execute(
+        "UPDATE running_intervals SET started_at = -(started_at + :by), ended_at = ended_at + :by
+         WHERE sandbox IN (SELECT id FROM sandboxes WHERE status IN ('creating', 'running', 'paused'))",
+        by,
+    )?;
+    tx.execute("UPDATE running_intervals SET started_at = -started_at WHERE started_at < 0", [])?;
     tx.execute("UPDATE turns SET started_at = started_at + :by WHERE ended_at IS NULL", by)?;
     tx.execute(
         "UPDATE sandboxes SET expires_at = expires_at + :by, started_at = started_at + :by

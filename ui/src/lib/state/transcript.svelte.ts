@@ -2,15 +2,14 @@
  * The conversation of one open sandbox. A snapshot brings the newest rows, numbered frames bring what follows; a hole in the
  * numbers, or a frame that says `gap`, means opening anew. Frames are applied once per drawn picture, however many arrive.
  *
- * Only a window of rows is kept. While the reader is at the end, the oldest rows go; while they read further up, rows beyond the
- * window's end are not kept (`isCut`), so that nothing they look at moves, and going to the newest opens anew.
+ * Only a window of rows is kept. While the reader is at the end, the oldest rows go: what fast output leaves behind is soon
+ * forgotten, and asked for again by whoever scrolls up. While they read further up, rows beyond a larger window's end are not kept (`isCut`), so that nothing they look at moves, and going to the newest opens anew.
  */
 import { CourierError, type Client } from "../ipc/client";
 import type { Append, Frame, Message, Row, Snapshot } from "../types";
 
-export const WINDOW = 600;
-/** Rows tolerated beyond the window while reading, before they are cut. */
-const SLACK = 1_000;
+export const FOLLOWED = 200;
+export const READ = 1_600;
 
 type Schedule = (run: () => void) => void;
 
@@ -190,11 +189,11 @@ export class Transcript {
 
   #trim(): void {
     if (this.#isFollowing) {
-      if (this.#rows.length <= WINDOW) return;
-      this.#rows = this.#rows.slice(-WINDOW);
+      if (this.#rows.length <= FOLLOWED) return;
+      this.#rows = this.#rows.slice(-FOLLOWED);
       this.#hasOlder = true;
-    } else if (this.#rows.length > WINDOW + SLACK) {
-      this.#rows = this.#rows.slice(0, WINDOW);
+    } else if (this.#rows.length > READ) {
+      this.#rows = this.#rows.slice(0, READ);
       this.#isCut = true;
     }
   }

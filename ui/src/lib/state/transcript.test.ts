@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from "vitest";
 import type { Client } from "../ipc/client";
 import type { Frame, Item, Row, Snapshot } from "../types";
-import { Transcript, WINDOW } from "./transcript.svelte";
+import { FOLLOWED, READ, Transcript } from "./transcript.svelte";
 
 const row = (at: number, item: Item = { kind: "text", text: `row ${at}` }): Row => ({ at, turn: 1, time: at, item });
 const rows = (from: number, to: number): Row[] => Array.from({ length: to - from + 1 }, (_, index) => row(from + index));
@@ -84,9 +84,9 @@ describe("a transcript", () => {
 
   it("keeps a window while following: the oldest rows go and can be paged in again", async () => {
     const { send, draw, transcript } = await opened(snapshot(1));
-    send(frame(1, { rows: rows(1, WINDOW + 500) }));
+    send(frame(1, { rows: rows(1, FOLLOWED + 500) }));
     draw();
-    expect(transcript.rows.length).toBe(WINDOW);
+    expect(transcript.rows.length).toBe(FOLLOWED);
     expect(transcript.rows[0]?.at).toBe(501);
     expect(transcript.hasOlder).toBe(true);
   });
@@ -97,12 +97,12 @@ describe("a transcript", () => {
     send(frame(1, { rows: rows(101, 10_000) }));
     draw();
     expect(transcript.rows[0]?.at).toBe(1);
-    expect(transcript.rows.length).toBe(WINDOW);
+    expect(transcript.rows.length).toBe(READ);
     expect(transcript.isCut).toBe(true);
     expect(transcript.unseen).toBe(9_900);
     send(frame(2, { rows: [row(10_001)] }));
     draw();
-    expect(transcript.rows.at(-1)?.at, "a row after a cut would stand beside the wrong one").toBe(WINDOW);
+    expect(transcript.rows.at(-1)?.at, "a row after a cut would stand beside the wrong one").toBe(READ);
     transcript.follow();
     await settled();
     expect(client.transcriptOpen).toHaveBeenCalledTimes(2);
