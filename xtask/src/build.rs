@@ -14,6 +14,15 @@ pub enum Profile {
     Release,
 }
 
+impl Profile {
+    fn flag(self) -> &'static [&'static str] {
+        if self == Self::Release { &["--release"] } else { &[] }
+    }
+}
+
+/// What tells a test or a bench where the keeper is.
+pub const KEEPER_VARIABLE: &str = "CODECOURIER_KEEPER";
+
 /// What the app consists of.
 #[derive(Debug)]
 pub struct Programs {
@@ -29,7 +38,7 @@ impl Programs {
     pub fn named_to(&self, run: Run) -> Run {
         run.env("CODECOURIER_APP", &self.app)
             .env("CODECOURIER_COURIER", &self.courier)
-            .env("CODECOURIER_KEEPER", &self.keeper)
+            .env(KEEPER_VARIABLE, &self.keeper)
     }
 }
 
@@ -72,8 +81,13 @@ pub fn app(place: &Place, profile: Profile) -> anyhow::Result<Programs> {
         "--features",
         FEATURES,
     ];
-    let release = if profile == Profile::Release { &["--release"][..] } else { &[] };
-    programs(&build(place, &[&packages[..], release].concat())?)
+    programs(&build(place, &[&packages[..], profile.flag()].concat())?)
+}
+
+/// Builds the keeper alone.
+pub fn keeper(place: &Place, profile: Profile) -> anyhow::Result<PathBuf> {
+    let packages = ["--package", "courier-keeper", "--bins"];
+    program(&build(place, &[&packages[..], profile.flag()].concat())?, "courier-keeper")
 }
 
 /// Builds every program and every test of the workspace.
@@ -127,11 +141,13 @@ fn package_name(id: &str) -> &str {
 }
 
 fn programs(artifacts: &[Artifact]) -> anyhow::Result<Programs> {
-    let find = |target: &str| {
-        let found = artifacts.iter().find(|artifact| !artifact.is_test && artifact.target == target);
-        found.map(|artifact| artifact.program.clone()).with_context(|| format!("the build made no {target}"))
-    };
+    let find = |target| program(artifacts, target);
     Ok(Programs { app: find("codecourier")?, courier: find("courier")?, keeper: find("courier-keeper")? })
+}
+
+fn program(artifacts: &[Artifact], target: &str) -> anyhow::Result<PathBuf> {
+    let found = artifacts.iter().find(|artifact| !artifact.is_test && artifact.target == target);
+    found.map(|artifact| artifact.program.clone()).with_context(|| format!("the build made no {target}"))
 }
 
 #[cfg(test)]

@@ -45,6 +45,9 @@ const BENCHES: &[Bench] = &[
     engine("transcript"),
     engine("start"),
     engine("idle"),
+    engine("ingest"),
+    engine("open"),
+    engine("list"),
     Bench { name: "gateway", package: "courier-keeper", target: "gateway", how: How::Target },
     Bench { name: "stream", package: "courier-test-support", target: "e2e", how: How::Journey("stream::prove_stream") },
 ];
@@ -73,19 +76,26 @@ const PROOFS: &[Proof] = &[
 /// Runs the benches of this name, or all.
 pub fn bench(place: &Place, name: Option<&str>) -> anyhow::Result<ExitCode> {
     let chosen = chosen("bench", BENCHES, name, |bench| bench.name)?;
-    prepare(place)?;
-    let programs = build::app(place, Profile::Release)?;
-    let has_journey = chosen.iter().any(|bench| matches!(bench.how, How::Journey(_)));
-    let tests = if has_journey { build::everything(place)?.tests } else { Vec::new() };
+    setup::machine(Purpose::Tests)?;
+    let (journeys, targets): (Vec<_>, Vec<_>) =
+        chosen.into_iter().partition(|bench| matches!(bench.how, How::Journey(_)));
     let mut is_good = true;
-    for bench in chosen {
-        let run = match bench.how {
-            How::Target => {
-                place.cargo().args(["bench", "--quiet", "--package", bench.package, "--bench", bench.target])
-            }
-            How::Journey(test) => one_test(&tests, bench.package, bench.target, test, place)?,
-        };
-        is_good &= figures(programs.named_to(run), bench.name)?;
+    if !targets.is_empty() {
+        let keeper = build::keeper(place, Profile::Release)?;
+        for bench in targets {
+            let run = place.cargo().args(["bench", "--quiet", "--package", bench.package, "--bench", bench.target]);
+            is_good &= figures(run.env(build::KEEPER_VARIABLE, &keeper), bench.name)?;
+        }
+    }
+    if !journeys.is_empty() {
+        prepare(place)?;
+        let tests = build::everything(place)?.tests;
+        let programs = build::app(place, Profile::Release)?;
+        for bench in journeys {
+            let How::Journey(test) = bench.how else { continue };
+            let run = one_test(&tests, bench.package, bench.target, test, place)?;
+            is_good &= figures(programs.named_to(run), bench.name)?;
+        }
     }
     Ok(code(is_good))
 }
@@ -93,6 +103,7 @@ pub fn bench(place: &Place, name: Option<&str>) -> anyhow::Result<ExitCode> {
 /// Runs the proofs of this name, or all.
 pub fn prove(place: &Place, name: Option<&str>) -> anyhow::Result<ExitCode> {
     let chosen = chosen("proof", PROOFS, name, |proof| proof.name)?;
+    setup::machine(Purpose::Tests)?;
     prepare(place)?;
     let Built { programs, tests } = build::everything(place)?;
     let mut is_good = true;
@@ -104,7 +115,6 @@ pub fn prove(place: &Place, name: Option<&str>) -> anyhow::Result<ExitCode> {
 }
 
 fn prepare(place: &Place) -> anyhow::Result<()> {
-    setup::machine(Purpose::Tests)?;
     ui::install(place)?;
     ui::build(place)
 }
