@@ -50,6 +50,7 @@ pub struct Host {
     person: Person,
     login_path: OnceCell<Option<String>>,
     found: Mutex<HashMap<AgentKind, Known>>,
+    mirrors: Mutex<HashMap<ProjectId, Mirror>>,
 }
 
 /// An agent's program, ready to run.
@@ -79,7 +80,15 @@ pub(crate) struct Stored {
 impl Host {
     /// `home` is the app's data folder.
     pub fn new(home: PathBuf, keychain: Arc<dyn Secrets>, person: Person) -> Self {
-        Self { home, keychain, session: Arc::default(), person, login_path: OnceCell::new(), found: Mutex::default() }
+        Self {
+            home,
+            keychain,
+            session: Arc::default(),
+            person,
+            login_path: OnceCell::new(),
+            found: Mutex::default(),
+            mirrors: Mutex::default(),
+        }
     }
 
     /// The app's data folder.
@@ -88,7 +97,9 @@ impl Host {
     }
 
     pub(crate) fn mirror(&self, project: ProjectId) -> Mirror {
-        Mirror::at(self.home.join("projects").join(project.to_string()).join("mirror.git"))
+        let mut mirrors = self.mirrors.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = || self.home.join("projects").join(project.to_string()).join("mirror.git");
+        mirrors.entry(project).or_insert_with(|| Mirror::at(path())).clone()
     }
 
     // ── programs ──

@@ -13,6 +13,8 @@ use rusqlite::{Connection, OpenFlags, Row};
 pub struct SandboxView {
     pub id: String,
     pub lifecycle: Lifecycle,
+    /// What went wrong with it, as it is stored.
+    pub error: Option<String>,
 }
 
 /// A message's row.
@@ -142,7 +144,7 @@ impl Audit {
                 activity: Activity::from_code(&activity).unwrap(),
                 ending: ending.map(|code| Ending::from_code(&code).expect("an ending")),
             };
-            let view = SandboxView { id: row.get("id")?, lifecycle };
+            let view = SandboxView { id: row.get("id")?, lifecycle, error: row.get("error_message")? };
             let is_there =
                 |column: &str| row.get::<_, rusqlite::types::Value>(column).map(|v| v != rusqlite::types::Value::Null);
             let there =

@@ -1,6 +1,9 @@
 //! The project's mirror: a bare repository with upstream's branches and tags.
 
-use std::path::PathBuf;
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use git2::{AutotagOption, FetchOptions, FetchPrune, Oid, RemoteCallbacks, Repository};
 
@@ -15,16 +18,18 @@ pub struct Branches {
     pub all: Vec<String>,
 }
 
-/// A mirror on disk. Blocking: call it where waiting is allowed.
+/// A mirror on disk. Blocking: call it where waiting is allowed. A clone is another handle to the same mirror, and only
+/// through one and its clones is a mirror written: one after the other, since Git's own locks refuse and do not wait.
 #[derive(Clone, Debug)]
 pub struct Mirror {
     path: PathBuf,
+    writing: Arc<Mutex<()>>,
 }
 
 impl Mirror {
     /// The mirror at this path, whether or not it is there yet.
     pub fn at(path: PathBuf) -> Self {
-        Self { path }
+        Self { path, writing: Arc::default() }
     }
 
     /// The folder a workspace borrows objects from.
@@ -37,6 +42,7 @@ impl Mirror {
     /// # Errors
     /// `Empty` where upstream has no commit, `Remote` where it refuses or cannot be reached.
     pub fn update(&self, source: &Source) -> Result<Branches, Error> {
+        let _writing = self.begin_writing();
         let repository = match Repository::open_bare(&self.path) {
             Ok(repository) => repository,
             Err(_) => Repository::init_bare(&self.path)?,
@@ -84,6 +90,7 @@ impl Mirror {
     /// # Errors
     /// `NoSuchBranch`.
     pub fn pin(&self, branch: &str, sandbox: SandboxId) -> Result<Oid, Error> {
+        let _writing = self.begin_writing();
         let repository = Repository::open_bare(&self.path)?;
         let commit = repository
             .find_branch(branch, git2::BranchType::Local)
@@ -91,6 +98,30 @@ impl Mirror {
             .map_err(|_| Error::NoSuchBranch { branch: branch.to_owned() })?;
         repository.reference(&format!("refs/courier/pins/{sandbox}"), commit.id(), true, "pinned for a sandbox")?;
         Ok(commit.id())
+    }
+}
+
+impl Mirror {
+    /// The app may have been killed while it wrote: a lock that is there now is nobody's.
+    fn begin_writing(&self) -> MutexGuard<'_, ()> {
+        let guard = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        remove_locks(&self.path);
+        guard
+    }
+}
+
+/// Removes Git's lock files (`HEAD.lock`, `refs/heads/main.lock`; no reference's name ends so). What cannot be removed is
+/// named by the write it hinders.
+fn remove_locks(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let (name, path) = (entry.file_name(), entry.path());
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() && name != "objects" => remove_locks(&path),
+            Ok(kind) if kind.is_file() && path.extension().is_some_and(|extension| extension == "lock") => {
+                _ = std::fs::remove_file(&path);
+            }
+            _ => {}
+        }
     }
 }
 
@@ -123,4 +154,41 @@ fn remote_error(address: &str, error: &git2::Error) -> Error {
         return Error::DiskFull;
     }
     Error::Remote { address: address.to_owned(), message: error.message().to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use courier_test_support::repositories::Repository as Upstream;
+
+    use super::*;
+
+    #[test]
+    fn a_lock_that_a_killed_app_left_hinders_nobody() {
+        let (place, upstream) = (tempfile::TempDir::new().unwrap(), Upstream::ordinary().unwrap());
+        let (mirror, source) = (Mirror::at(place.path().to_owned()), Source::parse(&upstream.source()).unwrap());
+        let default = mirror.update(&source).unwrap().default;
+        let sandbox = SandboxId::fresh();
+        let branch = format!("refs/heads/{default}.lock");
+        for lock in ["HEAD.lock", "packed-refs.lock", "FETCH_HEAD.lock", &branch] {
+            std::fs::write(place.path().join(lock), "").unwrap();
+        }
+        mirror.update(&source).unwrap();
+        std::fs::create_dir_all(place.path().join("refs/courier/pins")).unwrap();
+        std::fs::write(place.path().join(format!("refs/courier/pins/{sandbox}.lock")), "").unwrap();
+        mirror.pin(&default, sandbox).unwrap();
+    }
+
+    #[test]
+    fn many_at_once_wait_for_each_other() {
+        let (place, upstream) = (tempfile::TempDir::new().unwrap(), Upstream::ordinary().unwrap());
+        let (mirror, source) = (Mirror::at(place.path().to_owned()), Source::parse(&upstream.source()).unwrap());
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let branches = mirror.update(&source).unwrap();
+                    mirror.pin(&branches.default, SandboxId::fresh()).unwrap();
+                });
+            }
+        });
+    }
 }

@@ -130,7 +130,7 @@ impl Folder {
             _ => false,
         };
         if is.status != Status::Killed || !is_right {
-            problems.push(format!("the sandbox is {is:?}"));
+            problems.push(format!("the sandbox is {is:?}: {:?}", sandbox.error));
         }
         for turn in &picture.turns {
             if turn.end.is_none() {
