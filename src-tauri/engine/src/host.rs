@@ -179,6 +179,16 @@ impl Host {
 
     // ── keys ──
 
+    /// Every key that is stored for an agent.
+    pub(crate) async fn secrets_of(&self, agent: &'static dyn Agent) -> Vec<Secret> {
+        let mut secrets = Vec::new();
+        for kind in agent.credentials() {
+            // One that cannot be read is not given either, and named where one is needed.
+            secrets.extend(self.stored(*kind).await.ok().flatten().map(|stored| stored.secret));
+        }
+        secrets
+    }
+
     /// The key an agent would use: the first of those it knows that is stored.
     ///
     /// # Errors

@@ -99,6 +99,10 @@ fn set_of(signals: &[libc::c_int]) -> libc::sigset_t {
     }
 }
 
+/// No core dump, of this length in bytes: Linux hands a dump to a program (`core_pattern` with a pipe) whatever the limit
+/// is, but for 1 (fs/coredump.c), and a file of one byte is none.
+pub const NO_CORE: u64 = if cfg!(target_os = "linux") { 1 } else { 0 };
+
 /// Sets a limit of this process and its children, never above what it is allowed; 0 bytes of core dumps, for example.
 pub fn limit(resource: Resource, most: u64) -> io::Result<()> {
     // SAFETY: the struct is plain, the pointers are to it.

@@ -544,6 +544,10 @@ impl Actor {
             ingest.store(&store).await?;
         }
         self.turn.flushed();
+        if let Some(ending) = &mut self.ending {
+            // However long that took, what comes next has its whole time.
+            ending.has_heard();
+        }
         Ok(())
     }
 

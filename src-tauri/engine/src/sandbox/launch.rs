@@ -26,6 +26,8 @@ pub(crate) struct Preparation {
     pub read_only: Vec<PathBuf>,
     pub version: Option<String>,
     pub credential: Option<(CredentialKind, Secret)>,
+    /// Every key that is stored for this agent: an earlier turn may have kept one that is not used now.
+    pub known: Vec<Secret>,
     pub base_url: Option<String>,
     /// "Anthropic key, …x7Qd".
     pub billed_to: Option<String>,
@@ -39,6 +41,7 @@ pub(crate) async fn prepare(around: &Surroundings, agent: &'static dyn Agent) ->
     let settings = Settings::load(&around.store).await.map_err(|error| internal(&error))?;
     let cli = around.host.find_cli(agent, &settings).await?;
     let credential = around.host.credential_for(agent).await?;
+    let known = around.host.secrets_of(agent).await;
     let base_url = settings.base_url_for(agent.kind());
     if let Some(Err(error)) = base_url.as_ref().map(|url| url.parse::<Upstream>()) {
         return Err(SandboxError {
@@ -53,6 +56,7 @@ pub(crate) async fn prepare(around: &Surroundings, agent: &'static dyn Agent) ->
         read_only: cli.read_only,
         version: cli.version,
         credential,
+        known,
         base_url,
         billed_to,
     })
@@ -118,9 +122,9 @@ impl Preparation {
         Some(Gateway { upstream, header, key: key.clone(), token })
     }
 
-    /// Every secret this agent is given.
+    /// Every secret this agent is given, or may have been.
     pub(crate) fn secrets(&self) -> Vec<Secret> {
-        self.credential.iter().map(|(_, secret)| secret.clone()).collect()
+        self.credential.iter().map(|(_, secret)| secret.clone()).chain(self.known.iter().cloned()).collect()
     }
 }
 

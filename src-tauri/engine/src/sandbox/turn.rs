@@ -215,8 +215,7 @@ impl Actor {
                 let is_started = joining != Joining::No && provider.is_started(&id, turn.id).await.map_err(refused)?;
                 let secrets = if is_started {
                     // The keeper has the secrets of this turn; here they are needed for assembled text only.
-                    let credential = around.host.credential_for(agent).await.ok().flatten();
-                    credential.into_iter().map(|(_, secret)| secret).collect()
+                    around.host.secrets_of(agent).await
                 } else if joining != Joining::OnlyFollow && !turn.is_interrupted {
                     let prepared = prepare(&around, agent).await.map_err(|error| cannot_launch(&error))?;
                     let session = match (&turn.session_before, turn.number) {
@@ -259,7 +258,15 @@ impl Actor {
         match start.result {
             Ok(started) => {
                 let (now, parser) = (self.around.clock.now(), self.agent.parser());
-                let ingest = Ingest::open(&self.around.store, turn, parser, started.redactor, now).await?;
+                let opened = Ingest::open(&self.around.store, turn.clone(), parser, started.redactor, now).await;
+                let ingest = match opened {
+                    // What is stored of this turn will not be readable the next time either.
+                    Err(store::Error::Damaged { .. } | store::Error::NotFound(_) | store::Error::Io { .. }) => {
+                        let words = "what was stored of it cannot be read any more";
+                        return self.end_unread(turn, failure(ErrorKind::Other, words)).await;
+                    }
+                    opened => opened?,
+                };
                 let is_interrupted = ingest.turn.is_interrupted;
                 let follower = FollowerSlot(Some(started.follower));
                 self.turn = Turn::Open(Box::new(Reading { ingest, follower, flush_at: None, flushed_at: None }));

@@ -71,6 +71,10 @@ fn is_no_space(error: &git2::Error) -> bool {
 /// Makes git2 ignore this machine's and this person's configuration: an `insteadOf` or an ignore file of theirs must
 /// not change what the app does. Called once, before the first repository is opened.
 pub fn isolate_git() {
+    /// How long a server may take to be there, and then say nothing, in milliseconds: whoever else needs the same mirror
+    /// waits for it.
+    const CONNECT_LIMIT: i32 = 30_000;
+    const SILENCE_LIMIT: i32 = 120_000;
     use std::sync::Once;
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -81,6 +85,14 @@ pub fn isolate_git() {
             if let Err(error) = set {
                 tracing::warn!(%error, "git's configuration could not be isolated");
             }
+        }
+        // SAFETY: as above.
+        let set = unsafe {
+            git2::opts::set_server_connect_timeout_in_milliseconds(CONNECT_LIMIT)
+                .and_then(|()| git2::opts::set_server_timeout_in_milliseconds(SILENCE_LIMIT))
+        };
+        if let Err(error) = set {
+            tracing::warn!(%error, "a server that does not answer is waited for as long as the system says");
         }
     });
 }

@@ -84,7 +84,7 @@ pub fn run() -> io::Result<()> {
         libc::umask(0o077);
     }
     // Keys are in this memory: should it ever fall over, they are not to lie in a file.
-    sys::limit(libc::RLIMIT_CORE, 0)?;
+    sys::limit(libc::RLIMIT_CORE, sys::NO_CORE)?;
     sys::block(sandbox::LEAVE_SIGNALS)?;
     std::env::set_current_dir("/")?;
     let made = read_spec().and_then(|spec| match hold_lock(&spec.directory)? {

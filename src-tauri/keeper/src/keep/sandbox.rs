@@ -70,6 +70,8 @@ pub(super) struct Sandbox {
     /// `None` once it is gone.
     jail: Option<Jail>,
     around: Surroundings,
+    /// The turn whose way to the model is open.
+    asks_model: Option<String>,
     events: Sender<Event>,
     inbox: Receiver<Event>,
     lifetime: Lifetime,
@@ -120,7 +122,18 @@ impl Sandbox {
         })?;
         let lifetime = Lifetime::new(Duration::from_millis(spec.lifetime_ms), sys::steady_clock());
         let turns = HashMap::new();
-        Ok(Self { spec, jail: Some(jail), around, events, inbox, lifetime, pause: Pause::Running, turns, ending: None })
+        Ok(Self {
+            spec,
+            jail: Some(jail),
+            around,
+            asks_model: None,
+            events,
+            inbox,
+            lifetime,
+            pause: Pause::Running,
+            turns,
+            ending: None,
+        })
     }
 
     /// Serves until the sandbox is over. The jail ends with the thread that made it: this must be that thread.
@@ -155,7 +168,14 @@ impl Sandbox {
                 }
             }
             Event::Heard(Heard::Gone) => self.gone(),
-            Event::TurnOver { turn } => _ = self.turns.remove(&turn),
+            Event::TurnOver { turn } => {
+                self.turns.remove(&turn);
+                if self.asks_model.as_ref() == Some(&turn) {
+                    // What it left behind is not to spend the key unseen.
+                    self.asks_model = None;
+                    self.around.gateway.set(None);
+                }
+            }
             Event::AskedToLeave => self.begin_ending(EndReason::Terminated),
         }
     }
@@ -208,7 +228,8 @@ impl Sandbox {
         if !spool::is_turn_id(&id) {
             return Ok(refused(Refusal::Malformed, "this cannot name a turn"));
         }
-        if spool::turn_directory(&self.spec.directory, &id).exists() {
+        // Also one whose folder somebody has deleted meanwhile.
+        if self.turns.contains_key(&id) || spool::turn_directory(&self.spec.directory, &id).exists() {
             return Ok(Response::Started { fresh: false });
         }
         if self.pause != Pause::Running {
@@ -231,6 +252,7 @@ impl Sandbox {
         variables.extend(env);
         let directory = self.spec.workspace.to_string_lossy().into_owned();
         let program = TurnProgram { argv, env: variables.into_iter().collect(), directory };
+        self.asks_model = model.is_some().then(|| id.clone());
         self.around.gateway.set(model);
         if let Err(error) = self.jail()?.start_turn(&id, program, &pipes) {
             opening.could_not_start(&name, &error);

@@ -201,7 +201,7 @@ fn spawn(mut command: Command, inherited: Vec<RawFd>, on: Option<libc::cpu_set_t
         command.pre_exec(move || {
             sys::unblock_all();
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            sys::limit(libc::RLIMIT_CORE, 0)?;
+            sys::limit(libc::RLIMIT_CORE, sys::NO_CORE)?;
             limits::go_first();
             if let Some(on) = &on {
                 // A wish: what a processor set forbids is no reason to fail.

@@ -42,7 +42,7 @@ impl PerProcess {
 
     /// Applies it; for a child, between fork and exec.
     pub(super) fn apply(self) -> io::Result<()> {
-        sys::limit(libc::RLIMIT_CORE, 0)?;
+        sys::limit(libc::RLIMIT_CORE, sys::NO_CORE)?;
         sys::limit(libc::RLIMIT_NPROC, MOST_PROCESSES)?;
         self.data.map_or(Ok(()), |most| sys::limit(libc::RLIMIT_DATA, most))
     }

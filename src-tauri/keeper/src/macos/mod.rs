@@ -102,7 +102,7 @@ impl Jail {
         unsafe {
             command.pre_exec(|| {
                 sys::unblock_all();
-                sys::limit(libc::RLIMIT_CORE, 0)?;
+                sys::limit(libc::RLIMIT_CORE, sys::NO_CORE)?;
                 if libc::setsid() < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
             });
         }

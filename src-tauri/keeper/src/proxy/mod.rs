@@ -35,7 +35,7 @@ use crate::{
 pub(crate) const PORTS: [u16; 3] = [HTTP_PROXY_PORT, SOCKS_PROXY_PORT, GATEWAY_PORT];
 
 /// How many connections a sandbox may have open at each door: whoever downloads much does not lose its model by it.
-const MOST_CONNECTIONS: usize = 256;
+const MOST_CONNECTIONS: usize = 96;
 
 /// How long a client may take to say what it wants.
 const GREETING_LIMIT: Duration = Duration::from_secs(30);

@@ -10,7 +10,7 @@ pub(super) fn is_own(address: IpAddr) -> bool {
     let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: the pointer is to a pointer the call fills.
     if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
-        return false;
+        return true; // Nobody knows: as if it were.
     }
     let mut found = false;
     let mut next = list;

@@ -364,6 +364,21 @@ fn a_large_request_arrives_whole_and_one_that_is_too_large_is_told_so() {
     assert!(ask(&sandbox, Some(model.gateway()), &long).out.starts_with("HTTP/1.1 431 "));
 }
 
+/// What TLS has taken in and not sent yet must not be what the rest waits for.
+#[test]
+fn a_large_request_arrives_whole_over_tls_too() {
+    let mut draft = Draft::new();
+    let authority = draft.place().join("authority.pem");
+    let model = Model::start_with_tls(&authority, |_, connection| {
+        say(connection, "200 OK", "Content-Type: application/json\r\n", "{\"ok\":1}");
+    });
+    draft.trust(authority);
+    let sandbox = draft.start();
+    let body = "0123456789abcdef".repeat(1 << 20);
+    assert!(ask(&sandbox, Some(model.gateway()), &request("POST", "/", &body)).out.starts_with("HTTP/1.1 200 OK"));
+    assert!(model.requests()[0].body == body.as_bytes());
+}
+
 #[test]
 fn an_agent_that_hangs_up_takes_the_models_connection_with_it() {
     let (tell, told) = channel();

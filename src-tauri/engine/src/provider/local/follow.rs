@@ -4,7 +4,10 @@ use std::{
     fs::File,
     io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -44,7 +47,8 @@ pub(super) struct SpoolFollower {
     /// When the keeper was last seen; `None`: it is gone, and what is there is all.
     keeper_seen: Option<Instant>,
     /// Up to where the keeper was told to let the spool grow.
-    allowed: u64,
+    /// Up to where the keeper has agreed to let it grow.
+    allowed: Arc<AtomicU64>,
 }
 
 /// A read of one of the tails.
@@ -72,7 +76,17 @@ impl SpoolFollower {
         let tail = |stream, name, offset| Tail { stream, file: None, path: place.join(name), offset };
         let tails = [tail(Stream::Out, spool::OUT, from.out), tail(Stream::Err, spool::ERR, from.err)];
         let keeper_seen = Some(Instant::now());
-        Ok(Self { directory, turn, place, tails, exit: None, reading: None, ticks, keeper_seen, allowed: SPOOL_CAP })
+        Ok(Self {
+            directory,
+            turn,
+            place,
+            tails,
+            exit: None,
+            reading: None,
+            ticks,
+            keeper_seen,
+            allowed: Arc::new(SPOOL_CAP.into()),
+        })
     }
 
     /// What is there to be read, or whether it has ended; `None`: not now. Quick: it looks, and does not read.
@@ -126,15 +140,17 @@ impl SpoolFollower {
     /// Lets the spool grow as far beyond what was read as it may hold unread.
     fn allow(&mut self) {
         let read = self.tails.iter().map(|tail| tail.offset).max().unwrap_or(0);
-        if read + SPOOL_CAP / 2 <= self.allowed || self.exit.is_some() {
+        if read + SPOOL_CAP / 2 <= self.allowed.load(Ordering::Relaxed) || self.exit.is_some() {
             return;
         }
-        self.allowed = read + SPOOL_CAP;
-        let request = Request::AllowSpool { turn: self.turn.clone(), bytes: self.allowed };
-        // Not waited for: it is said again later on, and what it allows is not needed yet.
-        drop(tokio::task::spawn_blocking({
-            let directory = self.directory.clone();
-            move || keeper::tell(&directory, &request)
+        let bytes = read + SPOOL_CAP;
+        let request = Request::AllowSpool { turn: self.turn.clone(), bytes };
+        let (directory, allowed) = (self.directory.clone(), Arc::clone(&self.allowed));
+        // Not waited for: what it allows is not needed yet. Where the keeper did not hear it, the next read says it again.
+        drop(tokio::task::spawn_blocking(move || {
+            if keeper::ask_blocking(&directory, &request, &[]).is_ok() {
+                allowed.fetch_max(bytes, Ordering::Relaxed);
+            }
         }));
     }
 }
@@ -178,7 +194,8 @@ impl Follower for SpoolFollower {
                 Some(Look::Bytes { index, count }) => self.begin(index, count),
                 Some(Look::Deleted) => {
                     let (directory, turn) = (self.directory.clone(), self.turn.clone());
-                    let is_open = blocking(move || is_open(&directory, &turn)).await?;
+                    // A keeper that does not answer now is asked again.
+                    let is_open = blocking(move || is_open(&directory, &turn)).await.unwrap_or(true);
                     self.keeper_seen = is_open.then(Instant::now);
                 }
                 None => self.ticks.next().await,

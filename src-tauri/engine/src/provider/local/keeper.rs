@@ -192,10 +192,3 @@ fn is_gone_soon(directory: &Path) -> Result<bool, Error> {
         std::thread::sleep(PAUSE);
     }
 }
-
-/// Asks once, and does not care about the answer.
-pub(super) fn tell(directory: &Path, request: &Request) {
-    if let Err(error) = ask_blocking(directory, request, &[]) {
-        tracing::debug!(%error, "the keeper was told something and did not take it");
-    }
-}

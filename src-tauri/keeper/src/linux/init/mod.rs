@@ -113,7 +113,14 @@ impl Init {
         let mut text = Vec::new();
         File::from(program).read_to_end(&mut text)?;
         let program: Program = serde_json::from_slice(&text)?;
-        self.turns.push(Turn::start(id, program, stdin, out, err)?);
+        // Until it has become the program, the child is one of the agent's: whoever is left of earlier turns could stop it,
+        // and us with it, since we wait for that.
+        _ = signal_all(libc::SIGSTOP);
+        let started = Turn::start(id, program, stdin, out, err);
+        if !self.is_suspended {
+            _ = signal_all(libc::SIGCONT);
+        }
+        self.turns.push(started?);
         Ok(())
     }
 

@@ -114,7 +114,8 @@ impl Wire {
 
     /// Whether the socket's readiness to be written to is awaited, where `has_more` says that there is more to write.
     pub(super) fn wants_out(&self, has_more: bool) -> bool {
-        self.tls.as_ref().map_or(has_more, |tls| tls.wants_write())
+        // What TLS holds back may just have gone out, and with it made room for more.
+        self.tls.as_ref().map_or(has_more, |tls| tls.wants_write() || (has_more && !tls.is_handshaking()))
     }
 
     /// Whether who answers has not shown yet who it is.
