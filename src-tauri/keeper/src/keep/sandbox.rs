@@ -237,7 +237,7 @@ impl Sandbox {
         }
         let model = match gateway.map(gateway::check).transpose() {
             Ok(model) => model,
-            Err(reason) => return Ok(refused(Refusal::Malformed, &reason)),
+            Err(why) => return Ok(refused(Refusal::Malformed, &why.to_string())),
         };
         if !spool::claim(&self.spec.directory, &id)? {
             return Ok(Response::Started { fresh: false });

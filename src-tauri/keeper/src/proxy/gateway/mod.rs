@@ -35,7 +35,7 @@ use self::{
 };
 use crate::{
     protocol::{self, KeyHeader},
-    upstream::Upstream,
+    upstream::{self, Upstream},
 };
 
 /// The largest body of a request. The makers' own limits are below it.
@@ -78,15 +78,32 @@ impl fmt::Debug for Open {
 #[derive(Debug)]
 pub(crate) struct Checked(Arc<Open>);
 
-/// Checks a way to a model; the error says what is wrong with it.
-pub(crate) fn check(given: protocol::Gateway) -> Result<Checked, String> {
+/// Why a way to a model is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoWay {
+    Address(upstream::Invalid),
+    /// The key or the token, which stand in a header, hold what none may hold.
+    Header(&'static str),
+}
+
+impl fmt::Display for NoWay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(why) => write!(f, "the model's address: {why}"),
+            Self::Header(what) => write!(f, "the {what} of the model holds characters that no key has"),
+        }
+    }
+}
+
+/// Checks a way to a model.
+pub(crate) fn check(given: protocol::Gateway) -> Result<Checked, NoWay> {
     let protocol::Gateway { upstream, header, key, token } = given;
     let (key, token) = (Zeroizing::new(key), Zeroizing::new(token));
-    let upstream = upstream.parse().map_err(|error| format!("the model's address: {error}"))?;
+    let upstream = upstream.parse().map_err(NoWay::Address)?;
     for (what, value) in [("key", &key), ("token", &token)] {
         // Whatever it is, it stands in a header: no line may end in it.
         if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(format!("the {what} of the model holds characters that no key has"));
+            return Err(NoWay::Header(what));
         }
     }
     Ok(Checked(Arc::new(Open { upstream, header, key, token })))
