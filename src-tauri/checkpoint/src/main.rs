@@ -1,0 +1,3 @@
+//! The worker: one request on standard input, one answer on standard output.
+
+fn main() {}
