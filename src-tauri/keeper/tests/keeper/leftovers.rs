@@ -55,7 +55,9 @@ pub fn a_turn_ends_whatever_its_processes_say_of_themselves() {
     for draft in as_both_users() {
         let sandbox = draft.start();
         let turn = sandbox.begin(
-            r#"perl -e '$0 = "x" x 4096; sleep 60' & perl -e '$0 = ") Z 1 1 1 (\n\0"; sleep 60' & echo begun; wait"#,
+            // The third's first thread leaves, so that it looks over while its second goes on.
+            r#"perl -e '$0 = "x" x 4096; sleep 60' & perl -e '$0 = ") Z 1 1 1 (\n\0"; sleep 60' &
+               perl -Mthreads -e 'threads->create(sub { sleep 60 })->detach; syscall 60, 0' & echo begun; sleep 60"#,
         );
         sandbox.wait_for_output(&turn, "begun");
         sandbox.done(&Request::EndTurn { turn: turn.clone(), grace_ms: 0 });

@@ -67,9 +67,10 @@ impl Init {
             let wait = self.turns.iter().filter_map(Turn::next_look).min();
             sys::poll(&mut entries, wait.map(|at| at.saturating_duration_since(Instant::now())))?;
             if entries[1].revents != 0 {
-                self.reap()?;
+                self.reap();
             }
             self.sweep();
+            self.report()?;
             if entries[0].revents != 0 {
                 match passing::receive(self.control.as_fd(), &mut room)? {
                     Some((length, with)) => self.obey(serde_json::from_slice(&room[..length])?, with)?,
@@ -149,26 +150,34 @@ impl Init {
             }
             let members = tree::members(&table, &known, index, Unsigned::Newest);
             members.iter().for_each(|&pid| signal(pid, libc::SIGKILL));
-            turn.stage = if members.is_empty() { Stage::Over } else { Stage::Killing { look: now + SWEEP_PAUSE } };
+            turn.stage = match turn.stage {
+                _ if members.is_empty() => Stage::Over,
+                Stage::Killing { since, .. } => Stage::Killing { look: now + SWEEP_PAUSE, since },
+                _ => Stage::Killing { look: now + SWEEP_PAUSE, since: now },
+            };
         }
         if !self.is_suspended {
             _ = signal_all(libc::SIGCONT);
         }
     }
 
-    /// Takes in every child that has ended, and reports those that led a turn.
-    fn reap(&mut self) -> io::Result<()> {
+    /// Takes in every child that has ended.
+    fn reap(&mut self) {
         let mut information = [0; 128];
         while self.children.read(&mut information).is_ok() {}
         while let Some((pid, leader)) = reap_one(libc::WNOHANG) {
             let Some(turn) = self.turns.iter_mut().find(|turn| turn.leader == pid && !turn.has_exited) else {
                 continue;
             };
-            turn.exited();
-            let word = Word::Exited { turn: turn.id.clone(), leader };
-            self.say(&word, &[])?;
+            turn.exited(leader);
         }
-        Ok(())
+    }
+
+    /// Says which turns have ended.
+    fn report(&mut self) -> io::Result<()> {
+        let ended: Vec<_> =
+            self.turns.iter_mut().filter_map(|turn| turn.take_exit().map(|leader| (turn.id.clone(), leader))).collect();
+        ended.into_iter().try_for_each(|(turn, leader)| self.say(&Word::Exited { turn, leader }, &[]))
     }
 
     fn kill_all(&mut self) -> io::Result<()> {
@@ -180,11 +189,11 @@ impl Init {
             // Orphans become our children: when there is no child left, nobody is left.
             let mut entries = [sys::interest(self.children.as_raw_fd(), libc::POLLIN)];
             sys::poll(&mut entries, Some(SWEEP_PAUSE))?;
-            self.reap()?;
+            self.reap();
         }
-        self.reap()?;
+        self.reap();
         self.turns.iter_mut().for_each(|turn| turn.stage = Stage::Over);
-        Ok(())
+        self.report()
     }
 
     fn say(&self, word: &Word, with: &[std::os::fd::BorrowedFd<'_>]) -> io::Result<()> {

@@ -9,10 +9,14 @@ use std::{
 
 use super::{super::control::Program, processes, signal};
 use crate::{
+    keep::Leader,
     protocol::TURN_VARIABLE,
     sys,
     tree::{Known, Process},
 };
+
+/// How long the end of a turn may wait for what cannot be killed at once (it waits for a disk that does not answer).
+const SAID_AFTER: Duration = Duration::from_secs(5);
 
 /// A turn, from its start to the end of the sandbox.
 pub(super) struct Turn {
@@ -23,6 +27,8 @@ pub(super) struct Turn {
     pub start: u64,
     pub has_exited: bool,
     pub stage: Stage,
+    /// How its leader ended, while that is not said yet.
+    unsaid: Option<Leader>,
 }
 
 /// How far the ending of a turn is.
@@ -33,9 +39,15 @@ pub(super) enum Stage {
     /// It was asked; at this moment it is killed.
     Asked { kill_at: Instant },
     /// Whatever of it is found at this moment is killed, until nothing is.
-    Killing { look: Instant },
+    Killing { look: Instant, since: Instant },
     /// Nothing of it was left.
     Over,
+}
+
+impl Stage {
+    fn killing(now: Instant) -> Self {
+        Self::Killing { look: now, since: now }
+    }
 }
 
 impl Turn {
@@ -60,14 +72,14 @@ impl Turn {
         // Not waited for here: init reaps everybody.
         let leader = i32::try_from(command.spawn()?.id()).expect("a pid fits its own type");
         let start = processes::start_of(leader).unwrap_or(0);
-        Ok(Self { id, leader, start, has_exited: false, stage: Stage::Running })
+        Ok(Self { id, leader, start, has_exited: false, stage: Stage::Running, unsaid: None })
     }
 
     /// Asks it to end; without a grace, or where its leader is gone, it is killed.
     pub(super) fn end(&mut self, grace: Duration, table: &[Process]) {
         let now = Instant::now();
         if grace.is_zero() || self.has_exited {
-            self.stage = Stage::Killing { look: now };
+            self.stage = Stage::killing(now);
             return;
         }
         let kill_at = now + grace;
@@ -85,10 +97,20 @@ impl Turn {
     }
 
     /// Its leader has ended. If it was asked to, what it left behind goes at once.
-    pub(super) fn exited(&mut self) {
+    pub(super) fn exited(&mut self, leader: Leader) {
         self.has_exited = true;
+        self.unsaid = Some(leader);
         if let Stage::Asked { .. } = self.stage {
-            self.stage = Stage::Killing { look: Instant::now() };
+            self.stage = Stage::killing(Instant::now());
+        }
+    }
+
+    /// How its leader ended, once, when it may be known. That of a turn that is being ended waits until nothing of it is
+    /// left: with the answer the next turn may begin, and what forks on until then would pass for that one's.
+    pub(super) fn take_exit(&mut self) -> Option<Leader> {
+        match self.stage {
+            Stage::Killing { since, .. } if since.elapsed() < SAID_AFTER => None,
+            _ => self.unsaid.take(),
         }
     }
 
@@ -96,7 +118,7 @@ impl Turn {
     pub(super) fn next_look(&self) -> Option<Instant> {
         match self.stage {
             Stage::Running | Stage::Over => None,
-            Stage::Asked { kill_at: at } | Stage::Killing { look: at } => Some(at),
+            Stage::Asked { kill_at: at } | Stage::Killing { look: at, .. } => Some(at),
         }
     }
 
