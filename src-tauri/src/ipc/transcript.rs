@@ -1,6 +1,6 @@
 //! One open sandbox: its conversation as a snapshot and numbered frames, its raw log in pages.
 //!
-//! Frames go over one ordered channel per open sandbox. The window acknowledges each; while too many are not
+//! Frames go over one ordered channel per open sandbox. The window acknowledges them, four at once; while too many are not
 //! acknowledged, what comes is gathered into the next frame, and a reader that lags behind what the engine keeps gets a
 //! `gap` and opens again.
 
@@ -30,7 +30,8 @@ use super::{
     sandboxes::{Message, Usage, wire_word},
 };
 
-/// How many frames may be on their way to the window.
+/// How many frames may be on their way to the window: twice as many as it acknowledges together
+/// (`ui/src/lib/state/transcript.svelte.ts`).
 const UNACKNOWLEDGED: u32 = 8;
 
 wire_word!(ToolKind {
@@ -364,7 +365,7 @@ async fn send_frames(
     }
 }
 
-/// Says that frame `number` has been applied.
+/// Says that the frames up to `number` have been applied.
 #[tauri::command]
 #[specta::specta]
 pub async fn transcript_acknowledge(

@@ -1,4 +1,4 @@
-//! From a turn's bytes to rows: what was read is parsed at once and stored in one transaction about every 30 ms,
+//! From a turn's bytes to rows: what was read is parsed at once and stored in one transaction about every 20 ms,
 //! together with the offset up to which it was read.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// How long bytes wait for others before they are stored and shown.
-pub(super) const COALESCE: Duration = Duration::from_millis(30);
+pub(super) const COALESCE: Duration = Duration::from_millis(20);
 /// How many bytes are stored at once at most.
 const BATCH: usize = 1 << 20;
 /// How many items that may still grow are kept in memory.

@@ -10,6 +10,8 @@ import type { Append, Frame, Message, Row, Snapshot } from "../types";
 
 export const FOLLOWED = 200;
 export const READ = 1_600;
+/** How many frames are acknowledged with one call: each call costs as much as a frame, and the shell waits only after twice as many. */
+export const ACKNOWLEDGED_TOGETHER = 4;
 
 type Schedule = (run: () => void) => void;
 
@@ -35,6 +37,7 @@ export class Transcript {
   #opening = 0;
   #subscription: number | null = null;
   #expected = 1;
+  #acknowledged = 0;
   #waiting: Frame[] = [];
   #isScheduled = false;
 
@@ -114,6 +117,7 @@ export class Transcript {
   #begin(snapshot: Snapshot): void {
     this.#subscription = snapshot.subscription;
     this.#expected = 1;
+    this.#acknowledged = 0;
     this.#logEnd = snapshot.logEnd;
     this.#queue = snapshot.queue;
     this.#heardAt = snapshot.rows.at(-1)?.time ?? 0;
@@ -155,7 +159,6 @@ export class Transcript {
     const frames = this.#waiting;
     this.#waiting = [];
     let rows = this.#rows;
-    const applied: number[] = [];
     for (const frame of frames) {
       if (frame.gap || frame.number !== this.#expected) {
         this.#rows = rows;
@@ -167,12 +170,14 @@ export class Transcript {
       rows = append(rows, frame.appends);
       this.#logEnd = Math.max(this.#logEnd, frame.logEnd);
       if (frame.queue !== null) this.#queue = frame.queue;
-      applied.push(frame.number);
     }
     this.#rows = rows;
     this.#heardAt = Date.now();
     this.#trim();
-    for (const number of applied) void this.#client.transcriptAcknowledge(subscription, number).catch(ignore);
+    const applied = this.#expected - 1;
+    if (applied - this.#acknowledged < ACKNOWLEDGED_TOGETHER) return;
+    this.#acknowledged = applied;
+    void this.#client.transcriptAcknowledge(subscription, applied).catch(ignore);
   }
 
   #applyRows(rows: Row[], changed: Row[]): Row[] {

@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from "vitest";
 import type { Client } from "../ipc/client";
 import type { Frame, Item, Row, Snapshot } from "../types";
-import { FOLLOWED, READ, Transcript } from "./transcript.svelte";
+import { ACKNOWLEDGED_TOGETHER, FOLLOWED, READ, Transcript } from "./transcript.svelte";
 
 const row = (at: number, item: Item = { kind: "text", text: `row ${at}` }): Row => ({ at, turn: 1, time: at, item });
 const rows = (from: number, to: number): Row[] => Array.from({ length: to - from + 1 }, (_, index) => row(from + index));
@@ -34,13 +34,18 @@ async function opened(...snapshots: Snapshot[]) {
 }
 
 describe("a transcript", () => {
-  it("applies all frames of one picture at once and acknowledges each", async () => {
+  it("applies all frames of one picture at once and acknowledges several together", async () => {
     const { send, draw, ats, client } = await opened(snapshot(7, { rows: rows(1, 2) }));
     send(frame(1, { rows: [row(3)] }), frame(2, { rows: [row(4)] }));
     expect(ats(), "nothing changes before the picture").toEqual([1, 2]);
     draw();
     expect(ats()).toEqual([1, 2, 3, 4]);
-    expect(client.transcriptAcknowledge.mock.calls).toEqual([[7, 1], [7, 2]]);
+    expect(client.transcriptAcknowledge).not.toHaveBeenCalled();
+    for (let number = 3; number <= 2 * ACKNOWLEDGED_TOGETHER; number++) {
+      send(frame(number));
+      draw();
+    }
+    expect(client.transcriptAcknowledge.mock.calls).toEqual([[7, ACKNOWLEDGED_TOGETHER], [7, 2 * ACKNOWLEDGED_TOGETHER]]);
   });
 
   it("replaces the row with the same place and keeps the order whatever comes first", async () => {

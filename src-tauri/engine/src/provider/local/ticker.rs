@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::{super::Error, unreadable};
 
 /// How late output may be seen.
-const PERIOD: Duration = Duration::from_millis(20);
+const PERIOD: Duration = Duration::from_millis(10);
 
 /// Ticks while somebody listens. The thread ends when this is dropped.
 #[derive(Debug)]
