@@ -29,4 +29,7 @@ mod threat_model;
 #[cfg(test)]
 mod transcript;
 #[cfg(test)]
+#[cfg(target_os = "linux")]
+mod work;
+#[cfg(test)]
 mod world;

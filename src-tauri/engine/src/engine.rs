@@ -6,16 +6,17 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     agent,
+    delivery::Deliverer,
     host::{Host, make_private_directory},
     model::{AgentKind, Clock, MessageId, NetworkMode, OnTimeout, ProjectId, ProviderKind, SandboxId, Status, Usage},
     provider::Provider,
-    sandbox::{Clocks, Hindrances, Request, Supervisor, Surroundings},
+    sandbox::{Clocks, Hindrances, Occasion, Request, Saving, Supervisor, Surroundings},
     settings::Settings,
     store::{
         self, Feed, ItemRow, LogPage, MessageRow, NewSandboxRow, Page, ProjectRow, Query, SandboxRow, Store,
         TranscriptBatch, TransitionRow, items, log, messages, projects, sandboxes, turns,
     },
-    work::{self, Source},
+    work::{self as git, Source},
 };
 
 mod doctor;
@@ -23,16 +24,22 @@ mod error;
 mod jobs;
 mod keys;
 mod requests;
+mod work;
 
 pub use doctor::{Check, CheckState, Report};
 pub use error::{Code, Error};
 pub use keys::{AgentInfo, CredentialInfo};
 pub use requests::{NewSandbox, SendHow};
+pub use work::{DeliverOptions, DeliveryState, PullRequestDraft};
+
+pub(crate) use jobs::again;
 
 use requests::{check_message, title_of};
 
 /// How long shutting down may take before what is left is dropped.
 pub const SHUTDOWN: Duration = Duration::from_secs(5);
+/// How long saving open turns' files may hold up the quitting.
+const QUIT_SAVES: Duration = Duration::from_secs(3);
 
 /// What the engine is opened with. It reads no environment of its own.
 #[derive(Debug)]
@@ -105,7 +112,7 @@ impl Engine {
     /// # Errors
     /// `AlreadyOpen` where another program holds the folder; what the database says where it cannot be opened.
     pub async fn open(config: Config) -> Result<Self, Error> {
-        work::isolate_git();
+        git::isolate_git();
         let home = config.host.home().to_owned();
         let opened = tokio::task::spawn_blocking(move || {
             let io = |source| Error::from(store::Error::Io { path: home.clone(), source });
@@ -128,6 +135,8 @@ impl Engine {
         let around = Surroundings {
             clocks: Clocks::open(&store, config.clock.clone()).await?,
             hindrances: Hindrances::default(),
+            saving: Saving::default(),
+            deliverer: Deliverer::default(),
             store,
             clock: config.clock,
             host: Arc::new(config.host),
@@ -142,10 +151,25 @@ impl Engine {
 
     /// Lets go of everything: what was read is stored, and what runs goes on without us.
     pub async fn shutdown(&self) {
+        self.save_open_turns().await;
         self.around.shutdown.cancel();
         self.around.tasks.close();
         if tokio::time::timeout(SHUTDOWN, self.around.tasks.wait()).await.is_err() {
             tracing::warn!("some work did not end in time; it is taken up again at the next start");
+        }
+    }
+
+    /// Saves the files of every sandbox whose agent is at work: it goes on without us, but not through a power cut.
+    async fn save_open_turns(&self) {
+        let Ok(rows) = self.around.store.read(sandboxes::live).await else { return };
+        let at_work = rows.into_iter().filter(|row| row.is_working && row.lifecycle.status == Status::Running);
+        let mut saves = tokio::task::JoinSet::new();
+        for row in at_work {
+            let supervisor = self.supervisor.clone();
+            saves.spawn(async move { supervisor.ask(row.id, |reply| Request::Save(Occasion::Quit, reply)).await });
+        }
+        if tokio::time::timeout(QUIT_SAVES, saves.join_all()).await.is_err() {
+            tracing::warn!("not everything was saved before the app was quit; the agents work on");
         }
     }
 
@@ -171,7 +195,7 @@ impl Engine {
     pub async fn project_sample(&self) -> Result<ProjectRow, Error> {
         let path = self.around.host.home().join("sample").join("sample-notes");
         let made = path.clone();
-        blocking(move || work::create_sample(&made)).await?;
+        blocking(move || git::create_sample(&made)).await?;
         self.add_project(&path.display().to_string(), None, true).await
     }
 
@@ -262,7 +286,7 @@ impl Engine {
         let row = NewSandboxRow {
             id,
             project: project.id,
-            branch: new.branch.clone().unwrap_or_else(|| work::branch_name(&title, id)),
+            branch: new.branch.clone().unwrap_or_else(|| git::branch_name(&title, id)),
             title,
             provider: new.provider,
             agent: new.agent,
@@ -278,6 +302,9 @@ impl Engine {
             parent: new.parent,
             repository: project.source,
             base_branch: new.base_branch.unwrap_or(project.default_branch),
+            begin: new.begin,
+            includes_uncommitted: new.includes_uncommitted,
+            issue: new.issue,
             created_at: self.around.clock.now(),
         };
         let prompt = new.prompt;
@@ -578,7 +605,7 @@ impl Engine {
 
 /// Runs blocking git work where waiting is allowed.
 async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, work::Error> + Send + 'static,
+    work: impl FnOnce() -> Result<T, git::Error> + Send + 'static,
 ) -> Result<T, Error> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => Ok(result?),

@@ -18,8 +18,10 @@
 //! offers, and [`desktop`] puts the usual surroundings together.
 
 pub mod agent;
+mod delivery;
 pub mod desktop;
 pub mod engine;
+pub mod forge;
 pub mod host;
 pub mod model;
 mod process;

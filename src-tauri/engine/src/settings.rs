@@ -6,6 +6,7 @@ use courier_keeper::upstream::Upstream;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    forge::Host,
     model::{AgentKind, Status},
     store::{self, Store, settings},
 };
@@ -24,6 +25,8 @@ pub struct Settings {
     pub claude_path: Option<String>,
     /// Where Anthropic's API is, if not at Anthropic.
     pub anthropic_base_url: Option<String>,
+    /// The GitHub Enterprise host, if there is one: `github.example.org`.
+    pub github_enterprise_host: Option<String>,
     pub has_seen_close_notice: bool,
 }
 
@@ -34,6 +37,7 @@ impl Default for Settings {
             notifications: Status::ALL.iter().map(|status| (*status, *status != Status::Creating)).collect(),
             claude_path: None,
             anthropic_base_url: None,
+            github_enterprise_host: None,
             has_seen_close_notice: false,
         }
     }
@@ -61,10 +65,19 @@ impl Settings {
         if let Some(Err(error)) = self.anthropic_base_url.as_ref().map(|url| url.parse::<Upstream>()) {
             return Err(Invalid(error.to_string()));
         }
+        self.github_enterprise_host = blank(self.github_enterprise_host);
+        if let Some(Err(error)) = self.github_enterprise_host.as_ref().map(|host| host.parse::<Host>()) {
+            return Err(Invalid(format!("the GitHub Enterprise host: {error}")));
+        }
         if !["system", "light", "dark"].contains(&self.theme.as_str()) {
             return Err(Invalid(format!("there is no theme {:?}", self.theme)));
         }
         Ok(self)
+    }
+
+    /// The GitHub Enterprise host; one that an older version let pass counts as none.
+    pub(crate) fn github_enterprise(&self) -> Option<Host> {
+        self.github_enterprise_host.as_ref().and_then(|host| host.parse().ok())
     }
 
     /// Where an agent's program is, if a person has said so.

@@ -82,6 +82,7 @@ pub async fn doctor_run(engine: State<'_, Engine>) -> Result<DoctorReport, IpcEr
 }
 
 type OpenLink = dyn Fn(&str) -> Result<(), tauri_plugin_opener::Error> + Send + Sync;
+type OpenFolder = dyn Fn(&str) -> Result<(), tauri_plugin_opener::Error> + Send + Sync;
 type ChooseFolder = dyn Fn(oneshot::Sender<Option<FilePath>>) + Send + Sync;
 
 /// What the window needs of the desktop. Commands are the same for every runtime, so what depends on it is put behind
@@ -89,20 +90,29 @@ type ChooseFolder = dyn Fn(oneshot::Sender<Option<FilePath>>) + Send + Sync;
 pub(crate) struct Outside {
     version: String,
     open_link: Box<OpenLink>,
+    open_folder: Box<OpenFolder>,
     choose_folder: Box<ChooseFolder>,
 }
 
 impl Outside {
     pub(crate) fn new<R: Runtime>(app: &AppHandle<R>) -> Self {
-        let (opener, dialogs) = (app.clone(), app.clone());
+        let (opener, folders, dialogs) = (app.clone(), app.clone(), app.clone());
         Self {
             version: app.package_info().version.to_string(),
             open_link: Box::new(move |url| opener.opener().open_url(url, None::<&str>)),
+            open_folder: Box::new(move |path| folders.opener().open_path(path, None::<&str>)),
             choose_folder: Box::new(move |reply| {
                 // The asker may have gone with its page.
                 dialogs.dialog().file().pick_folder(move |folder| _ = reply.send(folder));
             }),
         }
+    }
+}
+
+impl Outside {
+    /// Opens a folder of ours on the person's desktop.
+    pub(super) fn open_folder(&self, folder: &std::path::Path) -> Result<(), IpcError> {
+        (self.open_folder)(&folder.display().to_string()).map_err(|error| IpcError::invalid(error.to_string()))
     }
 }
 

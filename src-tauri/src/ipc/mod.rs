@@ -8,6 +8,7 @@ mod projects;
 mod sandboxes;
 mod settings;
 mod transcript;
+mod work;
 
 pub(crate) use app::Outside;
 pub(crate) use changes::forward;
@@ -28,6 +29,8 @@ pub fn surface<R: tauri::Runtime>() -> Builder<R> {
             projects::project_add,
             projects::project_sample,
             projects::project_defaults,
+            work::project_settings,
+            work::project_settings_set,
             sandboxes::sandbox_list,
             sandboxes::sandbox_get,
             sandboxes::sandbox_create,
@@ -39,6 +42,15 @@ pub fn surface<R: tauri::Runtime>() -> Builder<R> {
             sandboxes::sandbox_extend,
             sandboxes::message_edit,
             sandboxes::message_cancel,
+            work::sandbox_checkpoints,
+            work::changes,
+            work::changes_file,
+            work::changes_patch,
+            work::checkpoint_open,
+            work::checkpoint_restore,
+            work::delivery,
+            work::delivery_draft,
+            work::sandbox_deliver,
             transcript::transcript_open,
             transcript::transcript_acknowledge,
             transcript::transcript_close,

@@ -23,6 +23,8 @@ pub struct Project {
     active_sandboxes: u32,
     sandboxes: u32,
     is_sample: bool,
+    /// Its source is a folder, whose uncommitted changes a sandbox may take along.
+    can_include_uncommitted: bool,
     created_at: i64,
 }
 
@@ -36,6 +38,7 @@ impl From<ProjectRow> for Project {
             active_sandboxes: row.active_sandboxes,
             sandboxes: row.sandboxes,
             is_sample: row.is_sample,
+            can_include_uncommitted: std::path::Path::new(&row.source).is_absolute(),
             created_at: millis(row.created_at),
         }
     }

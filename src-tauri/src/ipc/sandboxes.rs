@@ -15,6 +15,7 @@ use super::{
     duration,
     error::{IpcError, id},
     millis,
+    work::PullRequest,
 };
 
 /// One of the engine's words, on the wire.
@@ -52,7 +53,7 @@ wire_word!(NetworkMode { Open = "open", Listed = "listed", None = "none" });
 wire_word!(OnTimeout { Kill = "kill", Pause = "pause" });
 wire_word!(Role { User = "user", Assistant = "assistant" });
 wire_word!(MessageStatus { Streaming = "streaming", Completed = "completed", Error = "error" });
-wire_word!(Delivery { Queued = "queued", Delivered = "delivered" });
+wire_word!(MessageDelivery { Queued = "queued", Delivered = "delivered" });
 
 /// What happens to a message while a turn runs.
 #[derive(Clone, Copy, Debug, Deserialize, Type)]
@@ -89,7 +90,9 @@ pub struct Sandbox {
     /// Running milliseconds left while paused (the clock stands still).
     remaining_ms: Option<u64>,
     is_deleted: bool,
+    deleted_at: Option<i64>,
     is_unsaved: bool,
+    pull_request: Option<PullRequest>,
     revision: u64,
 }
 
@@ -133,6 +136,8 @@ impl Sandbox {
             expires_at: row.expires_at.map(millis),
             remaining_ms: row.remaining.map(duration),
             is_deleted: row.deleted_at.is_some(),
+            deleted_at: row.deleted_at.map(millis),
+            pull_request: row.pull_request.map(PullRequest::from),
             is_unsaved: row.is_unsaved,
             revision,
         }
@@ -301,6 +306,27 @@ pub struct NewSandbox {
     variables: Vec<Variable>,
     /// What it is run again from.
     parent: Option<String>,
+    /// The checkpoint it begins from; else it begins at the base branch.
+    begin: Option<Begin>,
+    /// The person's uncommitted changes come along.
+    includes_uncommitted: bool,
+    /// The issue it is made for.
+    issue: Option<Issue>,
+}
+
+/// A checkpoint a sandbox begins from.
+#[derive(Clone, Debug, Deserialize, Type)]
+pub struct Begin {
+    sandbox: String,
+    checkpoint: String,
+}
+
+/// An issue on the project's forge.
+#[derive(Clone, Debug, Deserialize, Type)]
+pub struct Issue {
+    number: u64,
+    /// Empty where only its number was given.
+    url: String,
 }
 
 /// An environment variable. Its value is no secret: it is stored with the sandbox.
@@ -319,7 +345,7 @@ pub struct Message {
     role: Role,
     content: String,
     status: MessageStatus,
-    delivery: Option<Delivery>,
+    delivery: Option<MessageDelivery>,
     created_at: i64,
 }
 
@@ -331,7 +357,7 @@ impl From<MessageRow> for Message {
             role: row.role.into(),
             content: row.content,
             status: row.status.into(),
-            delivery: row.delivery.map(Delivery::from),
+            delivery: row.delivery.map(MessageDelivery::from),
             created_at: millis(row.created_at),
         }
     }
@@ -401,7 +427,14 @@ pub async fn sandbox_create(engine: State<'_, Engine>, request: NewSandbox) -> R
             branch: request.branch,
             setup_script: request.setup_script,
             variables: request.variables.into_iter().map(|variable| (variable.name, variable.value)).collect(),
-            parent: request.parent.as_deref().map(id).transpose()?,
+            parent: match (&request.parent, &request.begin) {
+                (Some(parent), _) => Some(id(parent)?),
+                (None, Some(begin)) => Some(id(&begin.sandbox)?),
+                (None, None) => None,
+            },
+            begin: request.begin.as_ref().map(|begin| id(&begin.checkpoint)).transpose()?,
+            includes_uncommitted: request.includes_uncommitted,
+            issue: request.issue.map(|issue| (issue.number, issue.url)),
         })
         .await?;
     Ok(Sandbox::at(engine.feed().revision(), row))

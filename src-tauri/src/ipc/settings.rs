@@ -17,6 +17,7 @@ pub struct Settings {
     notifications: BTreeMap<Status, bool>,
     claude_path: Option<String>,
     anthropic_base_url: Option<String>,
+    github_enterprise_host: Option<String>,
     has_seen_close_notice: bool,
 }
 
@@ -41,6 +42,7 @@ impl From<settings::Settings> for Settings {
             notifications: settings.notifications.into_iter().map(|(status, on)| (Status::from(status), on)).collect(),
             claude_path: settings.claude_path,
             anthropic_base_url: settings.anthropic_base_url,
+            github_enterprise_host: settings.github_enterprise_host,
             has_seen_close_notice: settings.has_seen_close_notice,
         }
     }
@@ -62,6 +64,7 @@ impl From<Settings> for settings::Settings {
                 .collect(),
             claude_path: settings.claude_path,
             anthropic_base_url: settings.anthropic_base_url,
+            github_enterprise_host: settings.github_enterprise_host,
             has_seen_close_notice: settings.has_seen_close_notice,
         }
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{
     model::{Illegal, Lifecycle, ProviderKind, word},
-    provider, secrets, store, work,
+    provider, sandbox, secrets, store, work,
 };
 
 word! {
@@ -72,6 +72,21 @@ impl Error {
         let (code, remedy) = stored_remedy(error);
         let message = format!("the agent was told to end, but the stop cannot be recorded: {error}");
         Self::new(code, message, &format!("{remedy} While CodeCourier is open, the stop then goes on by itself."))
+    }
+
+    /// The work could not be saved.
+    pub(crate) fn not_saved(error: &sandbox::NotSaved) -> Self {
+        let code = if error.is_disk_full() { Code::DiskFull } else { Code::Internal };
+        Self::new(code, format!("the work could not be saved: {error}"), error.remedy())
+    }
+
+    pub(crate) fn not_restored(cause: &str) -> Self {
+        let remedy = "Everything is saved. Look at the changes, then try again, or begin a new sandbox from there.";
+        Self::new(Code::Internal, format!("the files could not be restored: {cause}"), remedy)
+    }
+
+    pub(crate) fn nothing_saved() -> Self {
+        Self::new(Code::NotFound, "there is no work yet", "Wait until the sandbox runs.")
     }
 
     pub(crate) fn invalid(message: String) -> Self {

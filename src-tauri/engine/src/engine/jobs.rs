@@ -1,16 +1,24 @@
-//! Durable jobs: what must still happen when nobody waits for it any more. One kind so far: destroying what a sandbox
-//! that was given up may have left behind.
+//! Durable jobs: what must still happen when nobody waits for it any more.
 
 use std::time::Duration;
 
 use crate::{
+    delivery,
     provider::ProviderId,
-    sandbox::{Supervisor, Surroundings},
-    store::{self, jobs, sandboxes},
+    sandbox::{Occasion, Supervisor, Surroundings, save},
+    store::{
+        self, SandboxRow,
+        jobs::{self, Attempt, DueJob, Kind},
+        sandboxes,
+    },
 };
 
 /// How often due jobs are looked for.
 const TICK: Duration = Duration::from_secs(30);
+/// How long to wait before what failed is tried again: longer each time, and never longer than the last.
+const AGAIN: [u64; 6] = [30, 60, 5 * 60, 15 * 60, 60 * 60, 6 * 60 * 60];
+/// How often the work of a sandbox that went away is tried to be saved: what cannot be read stays unreadable.
+const SAVES: u32 = 5;
 
 /// Runs due jobs until the engine shuts down.
 pub(super) fn start(around: &Surroundings, supervisor: &Supervisor) {
@@ -26,26 +34,72 @@ pub(super) fn start(around: &Surroundings, supervisor: &Supervisor) {
             }
         }
     });
+    delivery::watch(around);
 }
 
 async fn run_due(around: &Surroundings, supervisor: &Supervisor) -> Result<(), store::Error> {
-    for sandbox in around.store.read(jobs::due_destroys).await? {
-        if supervisor.has_owner(sandbox) {
+    let now = around.clock.now();
+    for job in around.store.read(move |connection| jobs::due(connection, now)).await? {
+        if job.kind != Kind::Deliver && supervisor.has_owner(job.sandbox) {
             // It was given up while it was being made: what arrives after a destroy would stay.
             continue;
         }
+        let sandbox = job.sandbox;
         let row = match around.store.read(move |connection| sandboxes::get(connection, sandbox)).await {
             Ok(row) => row,
             Err(error) => {
                 // The others' turn comes all the same.
-                tracing::warn!(%sandbox, %error, "a sandbox to destroy could not be read");
+                tracing::warn!(%sandbox, %error, "a sandbox that is owed something could not be read");
                 continue;
             }
         };
-        let Some(provider) = around.provider(row.provider) else { continue };
-        let id = ProviderId(row.provider_id.unwrap_or_else(|| sandbox.to_string()));
-        let error = provider.destroy(&id).await.err().map(|error| error.to_string());
-        around.store.write(move |tx| jobs::record_destroy(tx, sandbox, error.as_deref())).await?;
+        let attempt = match job.kind {
+            Kind::Destroy => destroy(around, &row, job).await,
+            Kind::Save => save_left(around, &row, job).await?,
+            // It records by itself how it went; a slow server does not hold up the others.
+            Kind::Deliver => {
+                let around = around.clone();
+                around.tasks.clone().spawn(async move { around.deliverer.retry(&around, sandbox).await });
+                continue;
+            }
+        };
+        let now = around.clock.now();
+        around.store.write(move |tx| jobs::record(tx, job.kind, sandbox, &attempt, now)).await?;
     }
     Ok(())
+}
+
+/// How long to wait after this many attempts.
+pub(crate) fn again(attempts: u32) -> Duration {
+    let index = usize::try_from(attempts).unwrap_or(usize::MAX).min(AGAIN.len() - 1);
+    Duration::from_secs(AGAIN[index])
+}
+
+async fn destroy(around: &Surroundings, row: &SandboxRow, job: DueJob) -> Attempt {
+    let Some(provider) = around.provider(row.provider) else { return Attempt::Done };
+    let id = ProviderId(row.provider_id.clone().unwrap_or_else(|| row.id.to_string()));
+    match provider.destroy(&id).await {
+        Ok(()) => Attempt::Done,
+        Err(error) => Attempt::Again { cause: error.to_string(), after: again(job.attempts) },
+    }
+}
+
+/// Saves what a sandbox that went away by itself left behind, and delivers it where the project says so.
+async fn save_left(around: &Surroundings, row: &SandboxRow, job: DueJob) -> Result<Attempt, store::Error> {
+    let Some(provider) = around.provider(row.provider) else { return Ok(Attempt::Done) };
+    match save(around, provider, row, &Occasion::Ending).await {
+        Ok(_) => {
+            delivery::begin_at_end(around, row.id).await?;
+            Ok(Attempt::Done)
+        }
+        Err(error) if job.attempts < SAVES => {
+            Ok(Attempt::Again { cause: error.to_string(), after: again(job.attempts) })
+        }
+        Err(error) => {
+            tracing::warn!(sandbox = %row.id, %error, "what a lost sandbox left could not be saved");
+            let id = row.id;
+            around.store.write(move |tx| sandboxes::set_unsaved(tx, id, true)).await?;
+            Ok(Attempt::Done)
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Error;
 use crate::{
-    model::{AgentKind, NetworkMode, OnTimeout, ProjectId, ProviderKind, SandboxId},
+    model::{AgentKind, CheckpointId, NetworkMode, OnTimeout, ProjectId, ProviderKind, SandboxId},
     work,
 };
 
@@ -44,6 +44,12 @@ pub struct NewSandbox {
     pub setup_script: Option<String>,
     pub variables: Vec<(String, String)>,
     pub parent: Option<SandboxId>,
+    /// The checkpoint it begins from.
+    pub begin: Option<CheckpointId>,
+    /// It begins with what the person has not committed in the project's folder.
+    pub includes_uncommitted: bool,
+    /// The issue it is made from: number and URL.
+    pub issue: Option<(u64, String)>,
 }
 
 /// What happens to a message while a turn runs.
@@ -76,6 +82,9 @@ impl NewSandbox {
             setup_script: None,
             variables: Vec::new(),
             parent: None,
+            begin: None,
+            includes_uncommitted: false,
+            issue: None,
         }
     }
 
@@ -100,6 +109,11 @@ impl NewSandbox {
         }
         if !(1..=1024).contains(&self.cpus) {
             return Err(Error::invalid("a sandbox needs between 1 and 1,024 CPUs".to_owned()));
+        }
+        if self.issue.as_ref().is_some_and(|(number, url)| {
+            *number == 0 || url.len() > 2_000 || has_control(url) || !(url.is_empty() || url.starts_with("https://"))
+        }) {
+            return Err(Error::invalid("an issue is its number and its https:// address".to_owned()));
         }
         for (name, value) in &self.variables {
             check_variable(name, value)?;

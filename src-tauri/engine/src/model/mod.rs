@@ -1,11 +1,13 @@
 //! The words of the product as types: no I/O, no clock, no SQL.
 
+mod delivery;
 mod error_kind;
 mod ids;
 pub mod lifecycle;
 mod time;
 mod transcript;
 
+pub use delivery::{DeliverWhen, PullRequestStatus, StepKind, StepStatus};
 pub use error_kind::ErrorKind;
 pub use ids::{CheckpointId, JobId, MessageId, ProjectId, SandboxId, TransitionId, TurnId};
 pub use lifecycle::{Activity, Effect, Ending, Event, Illegal, Lifecycle, Reason, Status};
@@ -76,5 +78,5 @@ word! {
 
 word! {
     /// Whether the agent has been given a person's message.
-    Delivery { Queued = "queued", Delivered = "delivered" }
+    MessageDelivery { Queued = "queued", Delivered = "delivered" }
 }

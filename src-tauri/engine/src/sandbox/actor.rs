@@ -17,14 +17,15 @@ use super::{
     ingest::{COALESCE, Ingest, add_item},
     presence::{Examined, Rejoined},
     provisioning,
+    saving::{self, Occasion},
     turn::{Turn, TurnStart},
 };
 use crate::{
     agent::Agent,
     engine::Error,
-    model::{Activity, Effect, Event, Item, Lifecycle, MessageId, NoticeLevel, OnTimeout, Status, TurnId},
+    model::{Activity, CheckpointId, Effect, Event, Item, Lifecycle, MessageId, NoticeLevel, OnTimeout, Status, TurnId},
     provider::{self, Follower, Presence, Provider, ProviderId, SpoolEvent},
-    store::{self, SandboxError, SandboxRow, jobs, sandboxes},
+    store::{self, CheckpointRow, SandboxError, SandboxRow, jobs, sandboxes},
 };
 
 /// How many requests may wait.
@@ -50,6 +51,10 @@ pub(crate) enum Request {
     /// Do not wait for a provider that does not answer.
     GiveUp(Reply),
     Extend(Duration, Reply),
+    /// Save the work now; answered once that is done, with what went wrong.
+    Save(Occasion, Reply),
+    /// Make the working tree what it was at a checkpoint; answered once that is done.
+    Restore(CheckpointId, Reply),
     /// Compare with what truly runs.
     Check,
 }
@@ -73,6 +78,11 @@ pub(super) enum Done {
     /// The turn was told to end.
     Signalled(Result<(), provider::Error>),
     Destroyed(Result<(), provider::Error>),
+    Saved(Occasion, Result<CheckpointRow, saving::Error>),
+    /// The working tree was made what it was, or was not.
+    Restored,
+    /// What was saved was delivered, as far as that goes.
+    Delivered,
     Extended(Result<(), provider::Error>),
 }
 
@@ -105,6 +115,10 @@ pub(super) struct Actor {
     /// When the open turn last printed something, by the steady clock.
     pub(super) heard_at: Duration,
     pub(super) is_examining: bool,
+    /// How many saves of the work are under way: the next turn waits for them.
+    pub(super) saves: u32,
+    /// It was looked for work that an earlier life of the app did not save.
+    pub(super) has_saved_missed: bool,
     /// How far the wall clock was set in this life, as far as this owner has taken it in.
     pub(super) clock_moved: i64,
 }
@@ -159,6 +173,8 @@ impl Actor {
             unanswered_stop: None,
             heard_at,
             is_examining: false,
+            saves: 0,
+            has_saved_missed: false,
             clock_moved: 0,
         }
     }
@@ -191,7 +207,7 @@ impl Actor {
                 Some(request) = self.inbox.recv() => self.answer(request).await?,
                 Some(done) = self.done.recv() => self.take(done).await?,
                 () = at(self.expiry) => self.expire().await?,
-                () = at(self.ending.as_ref().and_then(Ending::due)) => self.ending_is_due(),
+                () = at(self.ending.as_ref().and_then(Ending::due)) => self.ending_is_due().await?,
                 () = at(flush_at) => self.flush().await?,
                 event = self.turn.next() => self.spool(event).await?,
             }
@@ -255,6 +271,14 @@ impl Actor {
                 let answer = self.extend(by).await;
                 _ = reply.send(answer.as_ref().copied().map_err(Error::not_stored));
                 return answer;
+            }
+            Request::Save(occasion, reply) => {
+                self.save(occasion, Some(reply));
+                return Ok(());
+            }
+            Request::Restore(checkpoint, reply) => {
+                self.restore(checkpoint, reply);
+                return Ok(());
             }
             Request::Pause(reply) => (Event::PauseRequested, reply),
             Request::Resume(reply) => {
@@ -330,12 +354,15 @@ impl Actor {
             Done::Signalled(Ok(())) => Ok(()),
             Done::Signalled(Err(error)) => {
                 tracing::warn!(sandbox = %self.row.id, %error, "the turn could not be told to end");
-                if self.ending.is_some() {
-                    self.destroy();
-                }
-                Ok(())
+                self.could_not_stop_agent().await
             }
             Done::Destroyed(result) => self.destroyed(result).await,
+            Done::Saved(occasion, result) => self.saved(occasion, result).await,
+            Done::Restored => {
+                self.saves = self.saves.saturating_sub(1);
+                self.begin_next_turn().await
+            }
+            Done::Delivered => self.delivered().await,
             Done::Extended(result) => {
                 if let Err(error) = result {
                     tracing::warn!(sandbox = %self.row.id, %error, "the provider did not take the new running time");
@@ -388,7 +415,11 @@ impl Actor {
                 }
                 if is_cleanup_owed {
                     // This owner ends with its sandbox; what may be left behind is a job.
-                    jobs::insert_destroy(tx, id, now)?;
+                    jobs::insert(tx, jobs::Kind::Destroy, id, now)?;
+                    if from.status != Status::Creating {
+                        // And so is the work, which no ending has saved.
+                        jobs::insert(tx, jobs::Kind::Save, id, now)?;
+                    }
                 }
                 sandboxes::get(tx, id)
             })
@@ -424,7 +455,8 @@ impl Actor {
             }
             Effect::Wake => self.suspend(false),
             Effect::SaveThenDestroy => self.begin_ending().await?,
-            Effect::DestroyNow | Effect::Release => self.destroy(),
+            Effect::DestroyNow => self.skip_saving().await?,
+            Effect::Release => self.destroy().await?,
             // Recorded as a job, together with the state.
             Effect::DestroyLater => {}
         }
@@ -436,6 +468,23 @@ impl Actor {
         let (around, provider, row) = (self.around.clone(), self.provider.clone(), self.row.clone());
         let work = provisioning::provision(around, self.agent, provider, row, stopped);
         self.run_effect(async { Done::Provisioned(work.await) });
+    }
+
+    fn restore(&mut self, checkpoint: CheckpointId, reply: Reply) {
+        let lifecycle = self.row.lifecycle;
+        let is_idle = lifecycle.status == Status::Running && lifecycle.activity == Activity::None && !self.turn.is_open();
+        if !is_idle {
+            let busy = Error::illegal_state(&lifecycle, "cannot be restored now", "Wait until its turn has ended.");
+            // The asker may be gone.
+            _ = reply.send(Err(busy));
+            return;
+        }
+        self.saves += 1;
+        let (around, provider, row) = (self.around.clone(), self.provider.clone(), self.row.clone());
+        self.run_effect(async move {
+            _ = reply.send(saving::restore(&around, provider, &row, checkpoint).await);
+            Done::Restored
+        });
     }
 
     async fn extend(&mut self, by: Duration) -> Result<(), store::Error> {

@@ -118,6 +118,8 @@ impl Blocked {
             Request::Stop(reply) => return self.stop(reply, error).await,
             Request::Interrupt { reply, .. }
             | Request::Extend(_, reply)
+            | Request::Save(_, reply)
+            | Request::Restore(_, reply)
             | Request::Pause(reply)
             | Request::Resume(reply)
             | Request::GiveUp(reply) => reply,

@@ -1,19 +1,30 @@
-//! The end of a sandbox: stop the agent, then destroy. It always ends: every wait has a limit, and a destroy that fails
-//! is tried again until it works or the person gives up.
+//! The end of a sandbox: stop the agent, save the work, deliver it, destroy. It always ends: every wait has a limit, a
+//! destroy that fails is tried again until it works or the person gives up, and a second stop waits for no saving.
+//!
+//! Each step is stored with how it went. After a crash the ending begins again at its first step, and each is done once
+//! more without doing harm: what was saved or pushed is found to be there.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::actor::{Actor, Done};
+use super::{
+    actor::{Actor, Done},
+    saving::{self, Occasion},
+};
 use crate::{
-    model::{Event, Status},
+    delivery,
+    model::{Event, Status, StepKind, StepStatus},
     provider::{self, ProviderId, TurnSignal},
-    store,
+    store::{self, CheckpointRow, deliveries, sandboxes},
 };
 
 /// How long the agent may take to end its turn (the provider's own grace and KILL included).
 const AGENT: Duration = Duration::from_secs(15);
+/// How long saving may take. Its files stay in the sandbox's folder in any case.
+const SAVING: Duration = Duration::from_secs(5 * 60);
+/// How long push and pull request may hold up the end; after that they go on by themselves.
+const DELIVERING: Duration = Duration::from_secs(30);
 /// How much running time an ending is given, so that the provider's own end of time does not cut it short.
 const EXTRA: Duration = Duration::from_secs(10 * 60);
 /// How long the last output may take to arrive once everything is gone.
@@ -26,6 +37,10 @@ const AGAIN: Duration = Duration::from_secs(2);
 pub(super) enum Ending {
     /// The agent was asked to end its turn.
     StoppingAgent { until: Instant },
+    /// Its work is being saved.
+    Saving { until: Instant },
+    /// What was saved is being delivered.
+    Delivering { until: Instant },
     /// The provider was asked to destroy the sandbox.
     Destroying,
     /// Everything is gone; the rest of the open turn's output is still being read.
@@ -45,7 +60,11 @@ impl Ending {
     /// When it goes on by itself.
     pub(super) fn due(&self) -> Option<Instant> {
         match self {
-            Self::StoppingAgent { until } | Self::ReadingOut { until } | Self::Waiting { until } => Some(*until),
+            Self::StoppingAgent { until }
+            | Self::Saving { until }
+            | Self::Delivering { until }
+            | Self::ReadingOut { until }
+            | Self::Waiting { until } => Some(*until),
             Self::Destroying => None,
         }
     }
@@ -54,47 +73,163 @@ impl Ending {
 impl Actor {
     /// Begins an ending, or goes on with one of an earlier life.
     pub(super) async fn begin_ending(&mut self) -> Result<(), store::Error> {
-        if !self.turn.is_open() || self.row.lifecycle.status == Status::Paused {
-            // Nobody to ask: the agent is idle, or stands still and could not answer.
-            self.destroy();
-            return Ok(());
+        let stands_still = self.row.lifecycle.status == Status::Paused;
+        if !stands_still {
+            self.give_time(EXTRA);
         }
-        self.give_time(EXTRA);
+        if !self.turn.is_open() || stands_still {
+            // Nobody to ask: the agent is idle, or stands still and could not answer.
+            return self.save_work().await;
+        }
         self.ending = Some(Ending::StoppingAgent { until: Instant::now() + AGENT });
-        self.set_step("ending the agent").await?;
+        self.set_step(StepKind::StopAgent, StepStatus::Running, ("", "")).await?;
         self.interrupt(None).await
     }
 
     /// The agent's turn has ended, and an ending waited for it.
-    pub(super) fn turn_ended_while_ending(&mut self) {
+    pub(super) async fn turn_ended_while_ending(&mut self) -> Result<(), store::Error> {
         match self.ending {
-            Some(Ending::StoppingAgent { .. }) => self.destroy(),
-            Some(Ending::ReadingOut { .. }) => self.report_destroyed(),
-            Some(Ending::Destroying | Ending::Waiting { .. }) | None => {}
+            Some(Ending::StoppingAgent { .. }) => {
+                self.set_step(StepKind::StopAgent, StepStatus::Done, ("", "")).await?;
+                self.save_work().await
+            }
+            Some(Ending::ReadingOut { .. }) => {
+                self.report_destroyed();
+                Ok(())
+            }
+            Some(Ending::Saving { .. } | Ending::Delivering { .. } | Ending::Destroying | Ending::Waiting { .. }) | None => {
+                Ok(())
+            }
         }
     }
 
+    /// The agent could not be told to end its turn: everything of it is ended later, with the sandbox.
+    pub(super) async fn could_not_stop_agent(&mut self) -> Result<(), store::Error> {
+        if !matches!(self.ending, Some(Ending::StoppingAgent { .. })) {
+            return Ok(());
+        }
+        self.set_step(StepKind::StopAgent, StepStatus::Failed, ("it did not answer", "It ends with the sandbox.")).await?;
+        self.save_work().await
+    }
+
     /// A wait of the ending is over.
-    pub(super) fn ending_is_due(&mut self) {
+    pub(super) async fn ending_is_due(&mut self) -> Result<(), store::Error> {
         match self.ending {
             Some(Ending::StoppingAgent { .. }) => {
                 self.signal(TurnSignal::Kill);
-                self.destroy();
+                self.could_not_stop_agent().await
             }
-            Some(Ending::Waiting { .. }) => self.destroy(),
+            Some(Ending::Saving { .. }) => {
+                let late = ("it took too long", "Its files are still in its folder. Save again, or copy them from there.");
+                self.set_step(StepKind::Checkpoint, StepStatus::Failed, late).await?;
+                self.set_unsaved(true).await?;
+                self.destroy().await
+            }
+            // It goes on by itself.
+            Some(Ending::Delivering { .. }) | Some(Ending::Waiting { .. }) => self.destroy().await,
             Some(Ending::ReadingOut { .. }) => {
                 // The output that is missing is in the spool; the row must not wait for it any longer.
                 tracing::warn!(sandbox = %self.row.id, "the end of the last turn's output did not arrive");
                 self.report_destroyed();
+                Ok(())
             }
-            Some(Ending::Destroying) | None => {}
+            Some(Ending::Destroying) | None => Ok(()),
         }
     }
 
+    /// Saves the work, also that of a sandbox that stands still or is gone: its files are there.
+    async fn save_work(&mut self) -> Result<(), store::Error> {
+        self.ending = Some(Ending::Saving { until: Instant::now() + SAVING });
+        self.set_step(StepKind::Checkpoint, StepStatus::Running, ("", "")).await?;
+        self.save(Occasion::Ending, None);
+        Ok(())
+    }
+
+    /// Saves the work in a task of its own; one at a time, in the order they were asked for.
+    pub(super) fn save(&mut self, occasion: Occasion, reply: Option<super::actor::Reply>) {
+        self.saves += 1;
+        let (around, provider, row) = (self.around.clone(), self.provider.clone(), self.row.clone());
+        self.run_effect(async move {
+            let result = saving::save(&around, provider, &row, &occasion).await;
+            if let Some(reply) = reply {
+                // The asker may be gone.
+                _ = reply.send(result.as_ref().map(drop).map_err(crate::engine::Error::not_saved));
+            }
+            Done::Saved(occasion, result)
+        });
+    }
+
+    /// What came of saving.
+    pub(super) async fn saved(
+        &mut self,
+        occasion: Occasion,
+        result: Result<CheckpointRow, saving::Error>,
+    ) -> Result<(), store::Error> {
+        self.saves = self.saves.saturating_sub(1);
+        if let Err(error) = &result {
+            tracing::warn!(sandbox = %self.row.id, ?occasion, %error, "the work could not be saved");
+            self.set_unsaved(true).await?;
+        }
+        match (self.ending, &occasion) {
+            (Some(Ending::Saving { .. }), Occasion::Ending) => self.work_is_saved(result).await,
+            (Some(_), _) => Ok(()),
+            (None, Occasion::Turn { .. }) if result.is_ok() => {
+                delivery::after_turn(&self.around, self.row.id).await?;
+                self.begin_next_turn().await
+            }
+            (None, _) => self.begin_next_turn().await,
+        }
+    }
+
+    /// The ending goes on: what is saved is delivered, where the project or the person says so.
+    async fn work_is_saved(&mut self, result: Result<CheckpointRow, saving::Error>) -> Result<(), store::Error> {
+        match result {
+            Ok(checkpoint) => {
+                let words = checkpoint_words(&checkpoint);
+                self.set_step(StepKind::Checkpoint, StepStatus::Done, (&words, "")).await?;
+            }
+            Err(error) => {
+                // Whatever provider keeps no files must not come here: its sandbox is all there is.
+                let words = (error.to_string(), error.remedy());
+                self.set_step(StepKind::Checkpoint, StepStatus::Failed, (&words.0, words.1)).await?;
+                return self.destroy().await;
+            }
+        }
+        if !delivery::begin_at_end(&self.around, self.row.id).await? {
+            return self.destroy().await;
+        }
+        self.ending = Some(Ending::Delivering { until: Instant::now() + DELIVERING });
+        let (around, id) = (self.around.clone(), self.row.id);
+        self.run_effect(async move {
+            around.deliverer.run(&around, id).await;
+            Done::Delivered
+        });
+        Ok(())
+    }
+
+    pub(super) async fn delivered(&mut self) -> Result<(), store::Error> {
+        if matches!(self.ending, Some(Ending::Delivering { .. })) { self.destroy().await } else { Ok(()) }
+    }
+
+    /// The person does not want to wait for what is being done.
+    pub(super) async fn skip_saving(&mut self) -> Result<(), store::Error> {
+        if let Some(Ending::StoppingAgent { .. } | Ending::Saving { .. }) = self.ending {
+            let words = ("skipped when it was stopped a second time", "Its files are still in its folder.");
+            self.set_step(StepKind::Checkpoint, StepStatus::Skipped, words).await?;
+            self.set_unsaved(true).await?;
+        }
+        self.destroy().await
+    }
+
+    async fn set_unsaved(&self, is_unsaved: bool) -> Result<(), store::Error> {
+        let id = self.row.id;
+        self.around.store.write(move |tx| sandboxes::set_unsaved(tx, id, is_unsaved)).await
+    }
+
     /// Destroys the sandbox; asking again while it is being destroyed does no harm.
-    pub(super) fn destroy(&mut self) {
+    pub(super) async fn destroy(&mut self) -> Result<(), store::Error> {
         if matches!(self.ending, Some(Ending::Destroying | Ending::ReadingOut { .. })) {
-            return;
+            return Ok(());
         }
         self.ending = Some(Ending::Destroying);
         match &self.making {
@@ -102,6 +237,10 @@ impl Actor {
             Some(making) => making.cancel(),
             None => self.ask_to_destroy(),
         }
+        if self.row.lifecycle.status == Status::Creating {
+            return Ok(());
+        }
+        self.set_step(StepKind::Destroy, StepStatus::Running, ("", "")).await
     }
 
     /// Making has ended, and a destroy waited for it.
@@ -141,7 +280,8 @@ impl Actor {
             Ok(()) | Err(provider::Error::Gone) => self.all_is_over().await,
             Err(error) => {
                 tracing::warn!(sandbox = %self.row.id, %error, "the sandbox could not be destroyed; trying again");
-                self.set_step("waiting for the provider").await?;
+                let words = (error.to_string(), "It is tried again. \u{201c}Give up\u{201d} ends the waiting.");
+                self.set_step(StepKind::Destroy, StepStatus::Failed, (&words.0, words.1)).await?;
                 self.ending = Some(Ending::Waiting { until: Instant::now() + AGAIN });
                 Ok(())
             }
@@ -149,13 +289,50 @@ impl Actor {
     }
 
     async fn all_is_over(&mut self) -> Result<(), store::Error> {
+        let was_live = self.row.lifecycle.status != Status::Creating;
         self.ending = None;
         self.lose_turn().await?;
+        if was_live {
+            self.set_step(StepKind::Destroy, StepStatus::Done, ("", "")).await?;
+        }
         self.happen(Event::Destroyed, None).await
     }
 
-    async fn set_step(&mut self, step: &'static str) -> Result<(), store::Error> {
-        let id = self.row.id;
-        self.around.store.write(move |tx| store::sandboxes::set_step(tx, id, Some(step))).await
+    /// Stores how far a step is, and says what is being done.
+    async fn set_step(
+        &mut self,
+        kind: StepKind,
+        status: StepStatus,
+        (detail, remedy): (&str, &str),
+    ) -> Result<(), store::Error> {
+        let (id, now) = (self.row.id, self.around.clock.now());
+        let (detail, remedy) = (detail.to_owned(), remedy.to_owned());
+        self.around
+            .store
+            .write(move |tx| {
+                deliveries::set_step(tx, id, kind, status, (&detail, &remedy), now)?;
+                sandboxes::set_step(tx, id, Some(words(kind, status)))
+            })
+            .await
+    }
+}
+
+/// What a step does, for the line beside a sandbox's status.
+fn words(kind: StepKind, status: StepStatus) -> &'static str {
+    match (kind, status) {
+        (StepKind::StopAgent, _) => "ending the agent",
+        (StepKind::Checkpoint, _) => "saving the work",
+        (StepKind::Commit | StepKind::Push, _) => "pushing the branch",
+        (StepKind::PullRequest, _) => "opening the pull request",
+        (StepKind::Destroy, StepStatus::Failed) => "waiting for the provider",
+        (StepKind::Destroy, _) => "ending the sandbox",
+    }
+}
+
+fn checkpoint_words(checkpoint: &CheckpointRow) -> String {
+    match checkpoint.skipped.len() {
+        0 => String::new(),
+        1 => format!("without {}: {}", checkpoint.skipped[0].path, checkpoint.skipped[0].why),
+        count => format!("without {count} paths that could not be taken"),
     }
 }

@@ -9,6 +9,7 @@ mod ingest;
 mod launch;
 mod presence;
 mod provisioning;
+mod saving;
 mod supervisor;
 mod turn;
 
@@ -16,6 +17,7 @@ pub(crate) use actor::Request;
 pub(crate) use clocks::Clocks;
 pub(crate) use hindrances::Hindrances;
 pub(crate) use launch::{billed_to, is_key_inside, prepare};
+pub(crate) use saving::{Error as NotSaved, Occasion, Saving, author, save};
 pub(crate) use supervisor::Supervisor;
 
 use std::{path::PathBuf, sync::Arc};
@@ -23,6 +25,7 @@ use std::{path::PathBuf, sync::Arc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    delivery::Deliverer,
     host::Host,
     model::{Clock, ProviderKind, SandboxId},
     provider::Provider,
@@ -38,6 +41,8 @@ pub(crate) struct Surroundings {
     pub hindrances: Hindrances,
     pub host: Arc<Host>,
     pub providers: Vec<Arc<dyn Provider>>,
+    pub saving: Saving,
+    pub deliverer: Deliverer,
     pub tasks: TaskTracker,
     /// Cancelled when the engine shuts down: everything detaches.
     pub shutdown: CancellationToken,

@@ -7,11 +7,12 @@ use tokio_util::sync::CancellationToken;
 use super::{
     actor::{Actor, Done},
     hindrances, provisioning,
+    saving::Occasion,
 };
 use crate::{
     model::{Activity, Event, Status},
     provider::{self, Presence, Provider, ProviderId},
-    store::{self, SandboxError, sandboxes},
+    store::{self, SandboxError, checkpoints, sandboxes, turns},
 };
 
 /// How long to wait before a sandbox that could not be revived is tried again.
@@ -122,10 +123,15 @@ impl Actor {
                 self.was_cut_off = false;
                 self.happen(Event::FoundAlive, None).await?;
                 self.join_turn(self.row.lifecycle.activity == Activity::None).await?;
+                self.save_missed().await?;
                 self.begin_next_turn().await
             }
             Ok(Presence::Paused) => {
+                let stood_still = self.row.lifecycle.status == Status::Paused;
                 self.happen(Event::FoundPaused, None).await?;
+                if !stood_still && self.row.lifecycle.status == Status::Paused {
+                    self.save(Occasion::Paused, None);
+                }
                 self.join_turn(true).await
             }
             Ok(Presence::Gone { timed_out: true }) if self.row.lifecycle.status == Status::Running => {
@@ -140,11 +146,11 @@ impl Actor {
                         self.ask_again();
                     }
                     let id = self.row.id;
-                    return self.around.store.write(move |tx| sandboxes::set_unsaved(tx, id)).await;
+                    return self.around.store.write(move |tx| sandboxes::set_unsaved(tx, id, true)).await;
                 }
                 if self.was_cut_off {
                     let id = self.row.id;
-                    self.around.store.write(move |tx| sandboxes::set_unsaved(tx, id)).await?;
+                    self.around.store.write(move |tx| sandboxes::set_unsaved(tx, id, true)).await?;
                 }
                 self.happen(Event::FoundGone, None).await
             }
@@ -154,6 +160,23 @@ impl Actor {
                 Ok(())
             }
         }
+    }
+
+    /// An earlier life of the app ended between a turn's end and its checkpoint: it is taken now.
+    async fn save_missed(&mut self) -> Result<(), store::Error> {
+        if std::mem::replace(&mut self.has_saved_missed, true) || self.turn.is_open() {
+            return Ok(());
+        }
+        let id = self.row.id;
+        let missed = self.around.store.read(move |connection| {
+            let last = turns::all(connection, id)?.into_iter().filter(|turn| turn.ended_at.is_some()).map(|turn| turn.number);
+            let saved = checkpoints::all(connection, id)?.into_iter().filter_map(|checkpoint| checkpoint.turn).max();
+            Ok::<_, store::Error>(last.max().filter(|last| Some(*last) > saved))
+        });
+        if let Some(number) = missed.await? {
+            self.save(Occasion::Turn { number }, None);
+        }
+        Ok(())
     }
 
     pub(super) fn suspend(&mut self, pause: bool) {

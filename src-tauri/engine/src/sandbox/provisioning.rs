@@ -3,6 +3,7 @@
 use std::{future::Future, path::PathBuf, time::Duration};
 
 use courier_keeper::upstream::Upstream;
+use git2::Oid;
 use tokio_util::sync::CancellationToken;
 
 use super::{Surroundings, launch, prepare};
@@ -11,8 +12,8 @@ use crate::{
     model::NetworkMode,
     provider::{self, Limits, Provider, ProviderId, Provision},
     settings::Settings,
-    store::{SandboxError, SandboxRow, sandboxes},
-    work::{Mirror, Source, Workspace},
+    store::{self, SandboxError, SandboxRow, checkpoints, sandboxes},
+    work::{Begin, Source, Workspace, uncommitted},
 };
 
 /// How long each step may take before it counts as failed.
@@ -157,40 +158,94 @@ fn model_hosts(agent: &dyn Agent, base_url: Option<&str>, network: NetworkMode) 
     }
 }
 
+/// Makes the workspace; returns the commit its changes count from.
 async fn clone(around: &Surroundings, row: &SandboxRow, directory: PathBuf) -> Result<String, SandboxError> {
-    let mirror: Mirror = around.host.mirror(row.project);
-    let row = row.clone();
+    let begin = begin(around, row).await?;
+    let (mirror, vault) = (around.host.mirror(row.project), around.host.vault(row.project));
+    let workspace = directory.join("workspace");
+    let (cloned_row, path, begun) = (row.clone(), workspace.clone(), begin.clone());
     let cloned = tokio::task::spawn_blocking(move || {
+        let row = cloned_row;
         let source = Source::parse(&row.repository)?;
         mirror.update(&source)?;
-        let commit = mirror.pin(&row.base_branch, row.id)?;
+        let commit = match &begun {
+            // What it changes is told from where that one began.
+            Some(begun) => mirror.pin_commit(begun.base, row.id)?,
+            None => mirror.pin(&row.base_branch, row.id)?,
+        };
         crate::host::make_sandbox_directory(&directory)
             .map_err(|source| crate::work::Error::Io { path: directory.clone(), source })?;
+        let uncommitted = match row.includes_uncommitted {
+            true => Some(uncommitted::take(&vault, row.id, row.repository.as_ref(), commit)?),
+            false => None,
+        };
+        let checkpoint = begun.map(|begun| begun.checkpoint).or(uncommitted);
         Workspace {
-            path: &directory.join("workspace"),
+            path: &path,
             mirror: &mirror,
             base: (&row.base_branch, commit),
             branch: &row.branch,
             origin: &row.repository,
+            begin: checkpoint.map(|checkpoint| Begin { vault: &vault, checkpoint }).as_ref(),
         }
         .create()?;
         Ok::<_, crate::work::Error>(commit.to_string())
     });
-    match cloned.await {
-        Ok(Ok(commit)) => Ok(commit),
-        Ok(Err(error)) if error.is_disk_full() => {
-            Err(disk_full(&format!("the repository could not be cloned: {error}")))
+    let base = match cloned.await {
+        Ok(Ok(commit)) => commit,
+        Ok(Err(error)) => return Err(not_cloned(&error)),
+        Err(error) => {
+            return Err(SandboxError {
+                kind: "internal".to_owned(),
+                message: format!("cloning failed: {error}"),
+                remedy: "Run again; the log in the data folder says more.".to_owned(),
+            });
         }
-        Ok(Err(error)) => Err(SandboxError {
-            kind: "repository".to_owned(),
-            message: format!("the repository could not be cloned: {error}"),
-            remedy: "Check that it is where the project says, then run again.".to_owned(),
-        }),
-        Err(error) => Err(SandboxError {
-            kind: "internal".to_owned(),
-            message: format!("cloning failed: {error}"),
-            remedy: "Run again; the log in the data folder says more.".to_owned(),
-        }),
+    };
+    // Only makes the first checkpoint cheap.
+    if let Err(error) = around.host.checkpoints(row.project).seed(row.id, &workspace, &base).await {
+        tracing::warn!(sandbox = %row.id, %error, "what the clone holds could not be noted");
+    }
+    Ok(base)
+}
+
+/// The checkpoint a sandbox begins from.
+#[derive(Clone, Debug)]
+struct Begun {
+    checkpoint: Oid,
+    base: Oid,
+}
+
+async fn begin(around: &Surroundings, row: &SandboxRow) -> Result<Option<Begun>, SandboxError> {
+    let Some(id) = row.begin else { return Ok(None) };
+    let found = around.store.read(move |connection| {
+        let checkpoint = checkpoints::get(connection, id)?;
+        let base = sandboxes::get(connection, checkpoint.sandbox)?.base_commit;
+        Ok::<_, store::Error>((checkpoint.commit, base))
+    });
+    let (commit, base) = match found.await {
+        Ok(found) => found,
+        Err(store::Error::NotFound(_)) => {
+            return Err(SandboxError {
+                kind: "repository".to_owned(),
+                message: "the checkpoint it was to begin from is gone".to_owned(),
+                remedy: "Begin from another one, or from a branch.".to_owned(),
+            });
+        }
+        Err(error) => return Err(launch::internal(&error)),
+    };
+    let oid = |text: &str| Oid::from_str(text).map_err(|error| not_cloned(&error.into()));
+    Ok(Some(Begun { checkpoint: oid(&commit)?, base: oid(&base)? }))
+}
+
+fn not_cloned(error: &crate::work::Error) -> SandboxError {
+    if error.is_disk_full() {
+        return disk_full(&format!("the repository could not be cloned: {error}"));
+    }
+    SandboxError {
+        kind: "repository".to_owned(),
+        message: format!("the repository could not be cloned: {error}"),
+        remedy: "Check that it is where the project says, then run again.".to_owned(),
     }
 }
 

@@ -8,6 +8,7 @@ use super::{
     actor::{Actor, Done, FollowerSlot, Reading},
     ingest::{Ingest, add_item},
     launch::{internal, prepare},
+    saving::Occasion,
 };
 use crate::{
     agent::{Exit, Failure, Outcome, Session},
@@ -137,6 +138,7 @@ impl Actor {
         let is_idle = self.row.lifecycle.status == Status::Running
             && self.row.lifecycle.activity == Activity::None
             && self.making.is_none()
+            && self.saves == 0
             && !self.turn.is_open();
         if !is_idle {
             return Ok(());
@@ -389,7 +391,7 @@ impl Actor {
         words: Words,
     ) -> Result<(), store::Error> {
         self.turn = Turn::None;
-        let now = self.around.clock.now();
+        let (now, number) = (self.around.clock.now(), turn.number);
         let has_crashed = outcome.error.as_ref().is_some_and(|failure| failure.kind == ErrorKind::Crashed);
         let crashes = if has_crashed { self.row.crashes + 1 } else { 0 };
         let message = outcome.error.as_ref().map(|failure| failure.message.clone());
@@ -444,8 +446,11 @@ impl Actor {
             })
             .await?;
         if self.ending.is_some() {
-            self.turn_ended_while_ending();
-            return Ok(());
+            return self.turn_ended_while_ending().await;
+        }
+        if self.row.lifecycle.activity == Activity::None {
+            // The next turn waits until what this one made is in its checkpoint.
+            self.save(Occasion::Turn { number }, None);
         }
         if crashes >= CRASHES {
             let error = SandboxError {

@@ -148,6 +148,17 @@ pub fn announce(tx: &Tx<'_>, sandbox: SandboxId, batch: TranscriptBatch) {
     tx.after_commit(move |feed| feed.publish_transcript(sandbox, batch));
 }
 
+/// The newest items of a sandbox, oldest first.
+pub fn newest(connection: &Connection, sandbox: SandboxId, count: u32) -> Result<Vec<Item>, Error> {
+    let mut statement = connection
+        .prepare_cached("SELECT * FROM transcript_items WHERE sandbox = :sandbox ORDER BY seq DESC LIMIT :count")?;
+    let rows = statement
+        .query_map(named_params! { ":sandbox": sandbox.to_string(), ":count": count }, |row| ItemRow::try_from(row))?;
+    let mut items = rows.map(|row| row.map(|row| row.item)).collect::<Result<Vec<_>, _>>()?;
+    items.reverse();
+    Ok(items)
+}
+
 /// At most a page of rows before `before` (from the end without it), oldest first.
 pub fn page(connection: &Connection, sandbox: SandboxId, before: Option<i64>) -> Result<Vec<ItemRow>, Error> {
     let mut statement = connection.prepare_cached(

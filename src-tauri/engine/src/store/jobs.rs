@@ -1,38 +1,84 @@
 //! `jobs`: work that must still happen when nobody waits for it any more.
 
+use std::time::Duration;
+
 use rusqlite::{Connection, named_params};
 
-use super::{Error, Tx, sandboxes::parsed};
-use crate::model::{JobId, SandboxId, Timestamp};
+use super::{
+    Error, Tx,
+    sandboxes::{coded, parsed},
+};
+use crate::model::{JobId, SandboxId, Timestamp, word};
 
-/// The kind that destroys what a sandbox that was given up may have left behind.
-const DESTROY: &str = "destroy";
+word! {
+    /// What a job does for its sandbox.
+    Kind {
+        // Destroys what one that was given up may have left behind.
+        Destroy = "destroy",
+        // Saves the work of one that went away by itself.
+        Save = "save",
+        // Goes on with a delivery.
+        Deliver = "deliver",
+    }
+}
 
-/// Owes the destruction of a sandbox; owing it twice is owing it once.
-pub fn insert_destroy(tx: &Tx<'_>, sandbox: SandboxId, at: Timestamp) -> Result<(), Error> {
+/// A job that is due.
+#[derive(Clone, Copy, Debug)]
+pub struct DueJob {
+    pub kind: Kind,
+    pub sandbox: SandboxId,
+    /// How often it was attempted.
+    pub attempts: u32,
+}
+
+/// What came of an attempt.
+#[derive(Clone, Debug)]
+pub enum Attempt {
+    Done,
+    /// It is tried again after this long.
+    Again { cause: String, after: Duration },
+}
+
+/// Owes something to a sandbox; owing it twice is owing it once, and one that was done is due anew.
+pub fn insert(tx: &Tx<'_>, kind: Kind, sandbox: SandboxId, at: Timestamp) -> Result<(), Error> {
     tx.execute(
         "INSERT INTO jobs (id, kind, key, state, due_at) VALUES (:id, :kind, :key, 'due', :at)
-         ON CONFLICT (kind, key) DO NOTHING",
+         ON CONFLICT (kind, key) DO UPDATE SET state = 'due', due_at = :at, attempts = 0, last_error = NULL
+            WHERE state <> 'due'",
         named_params! {
-            ":id": JobId::fresh().to_string(), ":kind": DESTROY, ":key": sandbox.to_string(), ":at": at.millis(),
+            ":id": JobId::fresh().to_string(), ":kind": kind.code(), ":key": sandbox.to_string(), ":at": at.millis(),
         },
     )?;
     Ok(())
 }
 
-/// Sandboxes whose destruction is owed.
-pub fn due_destroys(connection: &Connection) -> Result<Vec<SandboxId>, Error> {
-    let mut statement = connection.prepare_cached("SELECT key FROM jobs WHERE kind = :kind AND state = 'due'")?;
-    let rows = statement.query_map(named_params! { ":kind": DESTROY }, |row| parsed(row, "key"))?;
+/// What is due by now, the oldest first.
+pub fn due(connection: &Connection, now: Timestamp) -> Result<Vec<DueJob>, Error> {
+    let mut statement =
+        connection.prepare_cached("SELECT * FROM jobs WHERE state = 'due' AND due_at <= :now ORDER BY due_at, id")?;
+    let rows = statement.query_map(named_params! { ":now": now.millis() }, |row| {
+        Ok(DueJob {
+            kind: coded(row, "kind", Kind::from_code)?,
+            sandbox: parsed(row, "key")?,
+            attempts: row.get("attempts")?,
+        })
+    })?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Records an attempt; without an error the job is done.
-pub fn record_destroy(tx: &Tx<'_>, sandbox: SandboxId, error: Option<&str>) -> Result<(), Error> {
+/// Records an attempt.
+pub fn record(tx: &Tx<'_>, kind: Kind, sandbox: SandboxId, attempt: &Attempt, now: Timestamp) -> Result<(), Error> {
+    let (state, cause, after) = match attempt {
+        Attempt::Done => ("done", None, Duration::ZERO),
+        Attempt::Again { cause, after } => ("due", Some(cause.as_str()), *after),
+    };
     tx.execute(
-        "UPDATE jobs SET state = CASE WHEN :error IS NULL THEN 'done' ELSE 'due' END, last_error = :error,
-            attempts = attempts + 1 WHERE kind = :kind AND key = :key",
-        named_params! { ":kind": DESTROY, ":key": sandbox.to_string(), ":error": error },
+        "UPDATE jobs SET state = :state, last_error = :cause, due_at = :due_at, attempts = attempts + 1
+         WHERE kind = :kind AND key = :key",
+        named_params! {
+            ":kind": kind.code(), ":key": sandbox.to_string(), ":state": state, ":cause": cause,
+            ":due_at": now.plus(after).millis(),
+        },
     )?;
     Ok(())
 }

@@ -7,7 +7,7 @@ use super::{
     feed::TranscriptBatch,
     sandboxes::{coded, parsed},
 };
-use crate::model::{Delivery, MessageId, MessageStatus, Role, SandboxId, Timestamp};
+use crate::model::{MessageDelivery, MessageId, MessageStatus, Role, SandboxId, Timestamp};
 
 /// A message as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct MessageRow {
     pub content: String,
     pub status: MessageStatus,
     /// Of a person's message only.
-    pub delivery: Option<Delivery>,
+    pub delivery: Option<MessageDelivery>,
     pub created_at: Timestamp,
 }
 
@@ -33,7 +33,7 @@ impl TryFrom<&Row<'_>> for MessageRow {
             role: coded(row, "role", Role::from_code)?,
             content: row.get("content")?,
             status: coded(row, "status", MessageStatus::from_code)?,
-            delivery: row.get::<_, Option<String>>("delivery")?.as_deref().and_then(Delivery::from_code),
+            delivery: row.get::<_, Option<String>>("delivery")?.as_deref().and_then(MessageDelivery::from_code),
             created_at: Timestamp::from_millis(row.get("created_at")?),
         })
     }
@@ -102,6 +102,14 @@ pub fn get(connection: &Connection, id: MessageId) -> Result<MessageRow, Error> 
         .query_row(named_params! { ":id": id.to_string() }, |row| MessageRow::try_from(row))
         .optional()?
         .ok_or(Error::NotFound("message"))
+}
+
+/// A sandbox's whole conversation, oldest first.
+pub fn all(connection: &Connection, sandbox: SandboxId) -> Result<Vec<MessageRow>, Error> {
+    let mut statement = connection.prepare_cached("SELECT * FROM messages WHERE sandbox = :sandbox ORDER BY seq")?;
+    let rows =
+        statement.query_map(named_params! { ":sandbox": sandbox.to_string() }, |row| MessageRow::try_from(row))?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// What waits for the agent, in the order it will be given.

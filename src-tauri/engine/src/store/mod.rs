@@ -5,6 +5,8 @@
 //! closure asks to do `after_commit` happens on that thread, in commit order: that is how the feed's revision and the
 //! database never disagree.
 
+pub(crate) mod checkpoints;
+pub(crate) mod deliveries;
 mod feed;
 mod health;
 pub(crate) mod items;
@@ -28,11 +30,13 @@ use std::{
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::{Semaphore, oneshot};
 
+pub use checkpoints::{CheckpointRow, Skipped};
+pub use deliveries::{DeliveryWishes, PullRequest, Pushed, StepRow};
 pub use feed::{Change, Changed, Feed, TranscriptBatch};
 pub use items::{ItemRow, PAGE as ITEM_PAGE};
 pub use log::{LogPage, PAGE_BYTES as LOG_PAGE_BYTES};
 pub use messages::MessageRow;
-pub use projects::ProjectRow;
+pub use projects::{ProjectRow, ProjectSettings};
 pub use sandboxes::{NewSandboxRow, Page, Query, SandboxError, SandboxRow, TransitionRow};
 pub use turns::{TurnEnd, TurnRow};
 

@@ -2,8 +2,11 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
-use super::{Change, Error, Tx, sandboxes::parsed};
-use crate::model::{ProjectId, Timestamp};
+use super::{
+    Change, Error, Tx,
+    sandboxes::{coded, parsed},
+};
+use crate::model::{DeliverWhen, ProjectId, Timestamp};
 
 /// A project as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +43,57 @@ impl TryFrom<&Row<'_>> for ProjectRow {
             created_at: Timestamp::from_millis(row.get("created_at")?),
         })
     }
+}
+
+/// How a project's work is delivered, and whose name its commits bear.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProjectSettings {
+    pub deliver: DeliverWhen,
+    /// A pull request's title and text are shown before it is made.
+    pub is_reviewed_first: bool,
+    pub is_draft: bool,
+    pub commit_author: Option<String>,
+    pub commit_email: Option<String>,
+    /// With `{title}` and `{sandbox}` for what they name.
+    pub commit_message: Option<String>,
+}
+
+/// A project's settings.
+pub fn settings(connection: &Connection, id: ProjectId) -> Result<ProjectSettings, Error> {
+    connection
+        .prepare_cached("SELECT * FROM projects WHERE id = :id")?
+        .query_row(named_params! { ":id": id.to_string() }, |row| {
+            Ok(ProjectSettings {
+                deliver: coded(row, "deliver", DeliverWhen::from_code)?,
+                is_reviewed_first: row.get("is_reviewed_first")?,
+                is_draft: row.get("is_draft")?,
+                commit_author: row.get("commit_author")?,
+                commit_email: row.get("commit_email")?,
+                commit_message: row.get("commit_message")?,
+            })
+        })
+        .optional()?
+        .ok_or(Error::NotFound("project"))
+}
+
+/// Changes a project's settings.
+pub fn set_settings(tx: &Tx<'_>, id: ProjectId, settings: &ProjectSettings) -> Result<(), Error> {
+    let changed = tx.execute(
+        "UPDATE projects SET deliver = :deliver, is_reviewed_first = :is_reviewed_first, is_draft = :is_draft,
+            commit_author = :commit_author, commit_email = :commit_email, commit_message = :commit_message
+         WHERE id = :id",
+        named_params! {
+            ":id": id.to_string(),
+            ":deliver": settings.deliver.code(),
+            ":is_reviewed_first": settings.is_reviewed_first,
+            ":is_draft": settings.is_draft,
+            ":commit_author": settings.commit_author,
+            ":commit_email": settings.commit_email,
+            ":commit_message": settings.commit_message,
+        },
+    )?;
+    tx.changed(Change::Project(id));
+    if changed == 1 { Ok(()) } else { Err(Error::NotFound("project")) }
 }
 
 /// Adds a project.

@@ -4,9 +4,12 @@ use std::{collections::BTreeSet, str::FromStr, time::Duration};
 
 use rusqlite::{Connection, OptionalExtension, Row, named_params, types::Type};
 
-use super::{Change, Error, Tx};
+use super::{
+    Change, Error, Tx,
+    deliveries::{self, PullRequest, Pushed},
+};
 use crate::model::{
-    Activity, AgentKind, Ending, Lifecycle, NetworkMode, OnTimeout, ProjectId, ProviderKind, SandboxId, Status,
+    Activity, AgentKind, CheckpointId, Ending, Lifecycle, NetworkMode, OnTimeout, ProjectId, ProviderKind, SandboxId, Status,
     Timestamp,
 };
 
@@ -54,6 +57,14 @@ pub struct SandboxRow {
     pub base_branch: String,
     pub base_commit: String,
     pub branch: String,
+    /// The checkpoint it began from.
+    pub begin: Option<CheckpointId>,
+    /// It began with the person's uncommitted changes.
+    pub includes_uncommitted: bool,
+    /// The issue it was made from: number and URL.
+    pub issue: Option<(u64, String)>,
+    pub pushed: Option<Pushed>,
+    pub pull_request: Option<PullRequest>,
     pub is_unsaved: bool,
     /// Crashes of the agent in a row.
     pub crashes: u32,
@@ -91,6 +102,9 @@ pub struct NewSandboxRow {
     pub repository: String,
     pub base_branch: String,
     pub branch: String,
+    pub begin: Option<CheckpointId>,
+    pub includes_uncommitted: bool,
+    pub issue: Option<(u64, String)>,
     pub created_at: Timestamp,
 }
 
@@ -147,7 +161,7 @@ pub(super) fn coded<T>(row: &Row<'_>, column: &str, from_code: impl Fn(&str) -> 
         .ok_or_else(|| rusqlite::Error::FromSqlConversionFailure(0, Type::Text, format!("{column} {text:?}").into()))
 }
 
-fn listed<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite::Result<T> {
+pub(super) fn listed<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite::Result<T> {
     let text: String = row.get(column)?;
     serde_json::from_str(&text)
         .map_err(|error| rusqlite::Error::FromSqlConversionFailure(0, Type::Text, Box::new(error)))
@@ -209,6 +223,11 @@ impl TryFrom<&Row<'_>> for SandboxRow {
             base_branch: row.get("base_branch")?,
             base_commit: row.get("base_commit")?,
             branch: row.get("branch")?,
+            begin: row.get::<_, Option<String>>("begin_checkpoint")?.and_then(|id| id.parse().ok()),
+            includes_uncommitted: row.get("includes_uncommitted")?,
+            issue: row.get::<_, Option<u64>>("origin_issue")?.zip(row.get("origin_url")?),
+            pushed: deliveries::pushed(row)?,
+            pull_request: deliveries::pull_request(row)?,
             is_unsaved: row.get("is_unsaved")?,
             crashes: row.get("crashes")?,
             created_at: Timestamp::from_millis(row.get("created_at")?),
@@ -228,10 +247,10 @@ pub fn insert(tx: &Tx<'_>, new: &NewSandboxRow) -> Result<(), Error> {
     tx.execute(
         "INSERT INTO sandboxes (id, project, title, status, provider, agent, model, timeout_ms, on_timeout, memory_mb,
             cpus, network, allowed_hosts, variables, setup_script, parent, repository, base_branch, base_commit,
-            branch, created_at)
+            branch, begin_checkpoint, includes_uncommitted, origin, origin_issue, origin_url, created_at)
          VALUES (:id, :project, :title, 'creating', :provider, :agent, :model, :timeout_ms, :on_timeout, :memory_mb,
             :cpus, :network, :allowed_hosts, :variables, :setup_script, :parent, :repository, :base_branch, '',
-            :branch, :created_at)",
+            :branch, :begin, :includes_uncommitted, :origin, :issue, :issue_url, :created_at)",
         named_params! {
             ":id": new.id.to_string(),
             ":project": new.project.to_string(),
@@ -251,6 +270,11 @@ pub fn insert(tx: &Tx<'_>, new: &NewSandboxRow) -> Result<(), Error> {
             ":repository": new.repository,
             ":base_branch": new.base_branch,
             ":branch": new.branch,
+            ":begin": new.begin.map(|id| id.to_string()),
+            ":includes_uncommitted": new.includes_uncommitted,
+            ":origin": if new.issue.is_some() { "issue" } else { "standalone" },
+            ":issue": new.issue.as_ref().map(|issue| issue.0),
+            ":issue_url": new.issue.as_ref().map(|issue| issue.1.as_str()),
             ":created_at": new.created_at.millis(),
         },
     )?;
@@ -260,8 +284,8 @@ pub fn insert(tx: &Tx<'_>, new: &NewSandboxRow) -> Result<(), Error> {
     Ok(())
 }
 
-fn json<T: serde::Serialize>(list: &T) -> String {
-    serde_json::to_string(list).expect("plain lists serialise")
+pub(super) fn json<T: serde::Serialize>(plain: &T) -> String {
+    serde_json::to_string(plain).expect("plain values serialise")
 }
 
 /// One sandbox.
@@ -510,9 +534,15 @@ pub fn set_key(tx: &Tx<'_>, id: SandboxId, billed_to: Option<&str>, is_key_insid
     Ok(())
 }
 
-/// Says that a turn was open when the sandbox was lost.
-pub fn set_unsaved(tx: &Tx<'_>, id: SandboxId) -> Result<(), Error> {
-    tx.execute("UPDATE sandboxes SET is_unsaved = 1 WHERE id = :id", named_params! { ":id": id.to_string() })?;
+/// Says whether there may be work that is in no checkpoint.
+pub fn set_unsaved(tx: &Tx<'_>, id: SandboxId, is_unsaved: bool) -> Result<(), Error> {
+    let changed = tx.execute(
+        "UPDATE sandboxes SET is_unsaved = :is_unsaved WHERE id = :id AND is_unsaved <> :is_unsaved",
+        named_params! { ":id": id.to_string(), ":is_unsaved": is_unsaved },
+    )?;
+    if changed == 1 {
+        tx.changed(Change::Sandbox(id));
+    }
     Ok(())
 }
 

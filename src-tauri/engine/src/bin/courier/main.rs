@@ -10,6 +10,7 @@ mod project;
 mod sandbox;
 mod settings;
 mod transcript;
+mod work;
 
 use std::{io::Write, path::PathBuf, process::ExitCode};
 

@@ -13,6 +13,7 @@ use serde_json::json;
 use crate::{
     Failure,
     print::{Output, value},
+    work,
 };
 
 #[derive(Debug, Subcommand)]
@@ -49,6 +50,13 @@ pub(crate) enum Command {
     Resume { sandbox: SandboxId },
     /// End it.
     Stop { sandbox: SandboxId },
+    /// Print what its work changes, as a patch.
+    Diff(work::Diff),
+    /// Its checkpoints.
+    #[command(subcommand)]
+    Checkpoint(work::Checkpoint),
+    /// Save its work, push it and open a pull request; on one that has ended, try again what failed.
+    Pr(work::PullRequest),
     /// Stop waiting for the end of one whose provider does not answer; what may still run is destroyed later.
     GiveUp { sandbox: SandboxId },
 }
@@ -117,6 +125,9 @@ pub(crate) async fn run(engine: &Engine, command: Command, output: &Output) -> R
                 output.sandbox(&sandbox)?;
             }
         }
+        Command::Diff(diff) => return work::diff(engine, diff, output).await,
+        Command::Checkpoint(command) => return work::checkpoint(engine, command, output).await,
+        Command::Pr(wanted) => return work::pull_request(engine, wanted, output).await,
         Command::Show { sandbox } => show(engine, sandbox, output).await?,
         Command::Send { sandbox, message, interrupt, wait } => {
             let how = if interrupt { SendHow::Interrupt } else { SendHow::Queue };
