@@ -22,6 +22,8 @@ impl Profile {
 
 /// What tells a test or a bench where the keeper is.
 pub const KEEPER_VARIABLE: &str = "CODECOURIER_KEEPER";
+/// And where what takes checkpoints is.
+pub const CHECKPOINT_VARIABLE: &str = "CODECOURIER_CHECKPOINT";
 
 /// What the app consists of.
 #[derive(Debug)]
@@ -29,8 +31,9 @@ pub struct Programs {
     pub app: PathBuf,
     /// The command line over the same engine.
     pub courier: PathBuf,
-    /// The app looks for it beside itself.
+    /// The app looks for these two beside itself.
     pub keeper: PathBuf,
+    pub checkpoint: PathBuf,
 }
 
 impl Programs {
@@ -39,6 +42,7 @@ impl Programs {
         run.env("CODECOURIER_APP", &self.app)
             .env("CODECOURIER_COURIER", &self.courier)
             .env(KEEPER_VARIABLE, &self.keeper)
+            .env(CHECKPOINT_VARIABLE, &self.checkpoint)
     }
 }
 
@@ -77,6 +81,8 @@ pub fn app(place: &Place, profile: Profile) -> anyhow::Result<Programs> {
         "courier-engine",
         "--package",
         "courier-keeper",
+        "--package",
+        "courier-checkpoint",
         "--bins",
         "--features",
         FEATURES,
@@ -84,10 +90,14 @@ pub fn app(place: &Place, profile: Profile) -> anyhow::Result<Programs> {
     programs(&build(place, &[&packages[..], profile.flag()].concat())?)
 }
 
-/// Builds the keeper alone.
-pub fn keeper(place: &Place, profile: Profile) -> anyhow::Result<PathBuf> {
-    let packages = ["--package", "courier-keeper", "--bins"];
-    program(&build(place, &[&packages[..], profile.flag()].concat())?, "courier-keeper")
+/// Builds the programs beside the app alone; says where they are, by the variables that tell a bench.
+pub fn helpers(place: &Place, profile: Profile) -> anyhow::Result<[(&'static str, PathBuf); 2]> {
+    let packages = ["--package", "courier-keeper", "--package", "courier-checkpoint", "--bins"];
+    let artifacts = build(place, &[&packages[..], profile.flag()].concat())?;
+    Ok([
+        (KEEPER_VARIABLE, program(&artifacts, "courier-keeper")?),
+        (CHECKPOINT_VARIABLE, program(&artifacts, "courier-checkpoint")?),
+    ])
 }
 
 /// Builds every program and every test of the workspace.
@@ -142,7 +152,12 @@ fn package_name(id: &str) -> &str {
 
 fn programs(artifacts: &[Artifact]) -> anyhow::Result<Programs> {
     let find = |target| program(artifacts, target);
-    Ok(Programs { app: find("codecourier")?, courier: find("courier")?, keeper: find("courier-keeper")? })
+    Ok(Programs {
+        app: find("codecourier")?,
+        courier: find("courier")?,
+        keeper: find("courier-keeper")?,
+        checkpoint: find("courier-checkpoint")?,
+    })
 }
 
 fn program(artifacts: &[Artifact], target: &str) -> anyhow::Result<PathBuf> {

@@ -81,10 +81,11 @@ pub fn bench(place: &Place, name: Option<&str>) -> anyhow::Result<ExitCode> {
         chosen.into_iter().partition(|bench| matches!(bench.how, How::Journey(_)));
     let mut is_good = true;
     if !targets.is_empty() {
-        let keeper = build::keeper(place, Profile::Release)?;
+        let helpers = build::helpers(place, Profile::Release)?;
         for bench in targets {
             let run = place.cargo().args(["bench", "--quiet", "--package", bench.package, "--bench", bench.target]);
-            is_good &= figures(run.env(build::KEEPER_VARIABLE, &keeper), bench.name)?;
+            let run = helpers.iter().fold(run, |run, (variable, program)| run.env(*variable, program));
+            is_good &= figures(run, bench.name)?;
         }
     }
     if !journeys.is_empty() {

@@ -24,7 +24,7 @@ pub fn config(home: PathBuf) -> Config {
         path: path.clone(),
     };
     let bubblewrap = path.as_deref().and_then(|path| find_in(path, "bwrap"));
-    let local = Local::new(keeper(), bubblewrap, home.clone());
+    let local = Local::new(beside("courier-keeper"), bubblewrap, home.clone());
     Config {
         host: Host::new(home, Arc::new(Keychain), person),
         clock: Arc::new(SystemClock),
@@ -49,11 +49,11 @@ pub fn default_home() -> Option<PathBuf> {
     Some(data.join(NAME))
 }
 
-/// The keeper comes beside whatever program this is.
-fn keeper() -> PathBuf {
-    let name = if cfg!(windows) { "courier-keeper.exe" } else { "courier-keeper" };
-    let beside = |folder: &Path| folder.join(name);
-    env::current_exe().ok().and_then(|program| program.parent().map(beside)).unwrap_or_else(|| PathBuf::from(name))
+/// What comes beside whatever program this is.
+fn beside(name: &str) -> PathBuf {
+    let name = format!("{name}{}", env::consts::EXE_SUFFIX);
+    let folder = env::current_exe().ok().and_then(|program| program.parent().map(Path::to_owned));
+    folder.map_or_else(|| PathBuf::from(&name), |folder| folder.join(&name))
 }
 
 fn find_in(path: &str, program: &str) -> Option<PathBuf> {

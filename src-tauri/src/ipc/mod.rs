@@ -3,6 +3,7 @@
 mod app;
 mod changes;
 mod error;
+mod files;
 mod keys;
 mod projects;
 mod sandboxes;
@@ -43,9 +44,9 @@ pub fn surface<R: tauri::Runtime>() -> Builder<R> {
             sandboxes::message_edit,
             sandboxes::message_cancel,
             work::sandbox_checkpoints,
-            work::changes,
-            work::changes_file,
-            work::changes_patch,
+            files::changes,
+            files::changes_file,
+            files::changes_patch,
             work::checkpoint_open,
             work::checkpoint_restore,
             work::delivery,

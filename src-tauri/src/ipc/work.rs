@@ -1,10 +1,9 @@
-//! A sandbox's work: checkpoints, changes, delivery; and how a project delivers.
+//! A sandbox's work: checkpoints and delivery; and how a project delivers.
 
 use courier_engine::{
     engine::{self, DeliveryState, Engine},
     model,
     store::{self, CheckpointRow},
-    work,
 };
 use serde::{Deserialize, Serialize};
 use specta::Type;
@@ -227,26 +226,6 @@ impl From<ProjectSettings> for store::ProjectSettings {
 #[specta::specta]
 pub async fn sandbox_checkpoints(engine: State<'_, Engine>, sandbox: String) -> Result<Vec<Checkpoint>, IpcError> {
     Ok(engine.sandbox_checkpoints(id(&sandbox)?).await?.into_iter().map(Checkpoint::from).collect())
-}
-
-fn range(
-    from: Option<&str>,
-    to: Option<&str>,
-) -> Result<(Option<model::CheckpointId>, Option<model::CheckpointId>), IpcError> {
-    Ok((from.map(id).transpose()?, to.map(id).transpose()?))
-}
-
-/// All of it as one patch.
-#[tauri::command]
-#[specta::specta]
-pub async fn changes_patch(
-    engine: State<'_, Engine>,
-    sandbox: String,
-    from: Option<String>,
-    to: Option<String>,
-) -> Result<String, IpcError> {
-    let (from, to) = range(from.as_deref(), to.as_deref())?;
-    Ok(engine.changes_patch(id(&sandbox)?, from, to).await?)
 }
 
 /// Makes a clean checkout of a checkpoint and opens it on the person's desktop.

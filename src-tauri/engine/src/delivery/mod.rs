@@ -31,9 +31,12 @@ use crate::{
         jobs::{self, Attempt, Kind},
         projects, sandboxes,
     },
-    work::changes,
+    work::changes::Between,
 };
 
+
+/// How many changed files the words of a pull request are made from.
+const LISTED: usize = 1_000;
 
 /// The steps of a round, in their order.
 pub(crate) const STEPS: [StepKind; 3] = [StepKind::Commit, StepKind::Push, StepKind::PullRequest];
@@ -273,12 +276,17 @@ pub(crate) async fn draft(around: &Surroundings, id: SandboxId) -> Result<PullRe
 async fn changed_files(around: &Surroundings, row: &SandboxRow, commit: &str) -> Vec<text::ChangedFile> {
     let vault = around.host.vault(row.project);
     let (Ok(from), Ok(to)) = (Oid::from_str(&row.base_commit), Oid::from_str(commit)) else { return Vec::new() };
-    let reading = tokio::task::spawn_blocking(move || changes::changed_files(&vault, Some(from), to));
+    let between = Between { from: Some(from), to: Some(to) };
+    let reading = tokio::task::spawn_blocking(move || vault.changed_files(between, LISTED));
     match reading.await {
         Ok(Ok(changed)) => changed
             .files
             .into_iter()
-            .map(|file| text::ChangedFile { path: file.path, added: file.added, removed: file.removed })
+            .map(|file| text::ChangedFile {
+                path: file.path,
+                added: file.additions.unwrap_or(0),
+                removed: file.deletions.unwrap_or(0),
+            })
             .collect(),
         other => {
             tracing::warn!(sandbox = %row.id, ?other, "the changes could not be listed");

@@ -16,7 +16,7 @@ use crate::{
     },
     work::{
         Vault,
-        changes::{self, ChangedFiles, FileDiff},
+        changes::{Asked, Between, Changes, FileDiff, Patch, Texts},
         checkout::Checkouts,
     },
 };
@@ -60,6 +60,10 @@ pub struct DeliverOptions {
 /// The longest title and text of a pull request, in bytes.
 const LONGEST_TITLE: usize = 1_000;
 const LONGEST_BODY: usize = 60_000;
+/// How many changed files are listed.
+const LISTED: usize = 5_000;
+/// How many lines are shown around a change.
+const CONTEXT: u32 = 3;
 
 impl Engine {
     /// A sandbox's checkpoints, oldest first.
@@ -80,12 +84,12 @@ impl Engine {
         id: SandboxId,
         from: Option<CheckpointId>,
         to: Option<CheckpointId>,
-    ) -> Result<ChangedFiles, Error> {
-        let (vault, from, to) = self.range(id, from, to).await?;
-        blocking(move || changes::changed_files(&vault, Some(from), to)).await
+    ) -> Result<Changes, Error> {
+        let (vault, between) = self.range(id, from, to).await?;
+        blocking(move || vault.changed_files(between, LISTED)).await
     }
 
-    /// What is different in one file. `is_forced`: also where it is very large.
+    /// What is different in one file, and both its texts. `is_forced`: also where it is very large.
     ///
     /// # Errors
     /// `NotFound`.
@@ -93,11 +97,16 @@ impl Engine {
         &self,
         id: SandboxId,
         (from, to): (Option<CheckpointId>, Option<CheckpointId>),
-        path: String,
+        (path, old_path): (String, Option<String>),
         is_forced: bool,
-    ) -> Result<FileDiff, Error> {
-        let (vault, from, to) = self.range(id, from, to).await?;
-        blocking(move || changes::file_diff(&vault, Some(from), to, &path, is_forced)).await
+    ) -> Result<(FileDiff, Texts), Error> {
+        let (vault, between) = self.range(id, from, to).await?;
+        blocking(move || {
+            let asked =
+                Asked { path: &path, old_path: old_path.as_deref(), context: CONTEXT, although_large: is_forced };
+            Ok((vault.file_diff(between, &asked)?, vault.file_texts(between, &asked)?))
+        })
+        .await
     }
 
     /// All of it as a patch that `git apply` takes.
@@ -109,9 +118,9 @@ impl Engine {
         id: SandboxId,
         from: Option<CheckpointId>,
         to: Option<CheckpointId>,
-    ) -> Result<String, Error> {
-        let (vault, from, to) = self.range(id, from, to).await?;
-        blocking(move || changes::patch(&vault, Some(from), to)).await
+    ) -> Result<Patch, Error> {
+        let (vault, between) = self.range(id, from, to).await?;
+        blocking(move || vault.patch(between)).await
     }
 
     async fn range(
@@ -119,7 +128,7 @@ impl Engine {
         id: SandboxId,
         from: Option<CheckpointId>,
         to: Option<CheckpointId>,
-    ) -> Result<(Vault, Oid, Oid), Error> {
+    ) -> Result<(Vault, Between), Error> {
         let (row, from, to) = self
             .around
             .store
@@ -144,7 +153,7 @@ impl Engine {
         let made = vault.clone();
         // The base is looked at through it also where nothing was saved yet.
         blocking(move || made.begin_writing().map(drop)).await?;
-        Ok((vault, oid(&from)?, oid(&to)?))
+        Ok((vault, Between { from: Some(oid(&from)?), to: Some(oid(&to)?) }))
     }
 
     /// A clean copy of a checkpoint's files, to be looked at outside.

@@ -52,10 +52,13 @@ pub(crate) struct PullRequest {
 pub(crate) async fn diff(engine: &Engine, diff: Diff, output: &Output) -> Result<ExitCode, Failure> {
     if !diff.stat {
         let patch = engine.changes_patch(diff.sandbox, diff.from, diff.to).await?;
+        for path in &patch.left_out {
+            eprintln!("without {path}, which is too large for a patch");
+        }
         if output.is_json {
-            output.line("", &json!({ "patch": patch }))?;
+            output.line("", &json!({ "patch": String::from_utf8_lossy(&patch.text), "left_out": patch.left_out }))?;
         } else {
-            std::io::stdout().lock().write_all(patch.as_bytes())?;
+            std::io::stdout().lock().write_all(&patch.text)?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -65,10 +68,11 @@ pub(crate) async fn diff(engine: &Engine, diff: Diff, output: &Output) -> Result
         let text = if file.is_binary {
             format!("     binary  {from}{}", file.path)
         } else {
-            format!("+{:<5} -{:<5} {from}{}", file.added, file.removed, file.path)
+            let (added, removed) = (file.additions.unwrap_or(0), file.deletions.unwrap_or(0));
+            format!("+{added:<5} -{removed:<5} {from}{}", file.path)
         };
         let value = json!({
-            "path": file.path, "old_path": file.old_path, "added": file.added, "removed": file.removed,
+            "path": file.path, "old_path": file.old_path, "added": file.additions, "removed": file.deletions,
             "is_binary": file.is_binary,
         });
         output.line(&text, &value)?;
