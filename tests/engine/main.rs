@@ -23,6 +23,9 @@ mod life;
 #[cfg(test)]
 mod prove;
 #[cfg(test)]
+#[cfg(target_os = "linux")]
+mod pull_request;
+#[cfg(test)]
 mod store;
 #[cfg(test)]
 mod threat_model;

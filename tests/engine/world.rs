@@ -124,7 +124,18 @@ pub fn on_this_machine(home: &Path) -> Config {
     let keeper = std::env::var_os("CODECOURIER_KEEPER").map_or_else(|| beside.join("courier-keeper"), Into::into);
     assert!(keeper.is_file(), "{} is missing: cargo build -p courier-keeper", keeper.display());
     let local = Local::new(keeper, Some("/usr/bin/bwrap".into()), home.to_owned());
-    config(home, Arc::new(local))
+    let config = config(home, Arc::new(local));
+    Config { host: with_checkpoints(config.host), ..config }
+}
+
+/// With the program that takes checkpoints.
+#[cfg(target_os = "linux")]
+pub fn with_checkpoints(host: Host) -> Host {
+    let beside = std::env::current_exe().unwrap().parent().and_then(|deps| deps.parent()).unwrap().to_owned();
+    let program =
+        std::env::var_os("CODECOURIER_CHECKPOINT").map_or_else(|| beside.join("courier-checkpoint"), Into::into);
+    assert!(program.is_file(), "{} is missing: cargo build -p courier-checkpoint", program.display());
+    host.with_checkpoints(program, Some("/usr/bin/bwrap".into()))
 }
 
 pub fn config(home: &Path, provider: Arc<dyn Provider>) -> Config {
