@@ -172,6 +172,7 @@ async fn clone(around: &Surroundings, row: &SandboxRow, directory: PathBuf) -> R
             base: (&row.base_branch, commit),
             branch: &row.branch,
             origin: &row.repository,
+            begin: None,
         }
         .create()?;
         Ok::<_, crate::work::Error>(commit.to_string())
