@@ -2,8 +2,10 @@
 
 use std::{
     fs,
+    io::Write,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
+    thread,
 };
 
 use anyhow::{Context, bail};
@@ -109,8 +111,20 @@ impl Repository {
 
 /// Git with a fixed author and date, and no configuration but the repository's.
 pub fn git(folder: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+    let printed = git_with_input(folder, arguments, b"")?;
+    Ok(String::from_utf8_lossy(&printed).trim_end().to_owned())
+}
+
+/// Git that is given something to read; hands over what it printed, byte for byte.
+pub fn git_with_input(folder: &Path, arguments: &[&str], input: &[u8]) -> anyhow::Result<Vec<u8>> {
+    run(folder, &[&["git"], arguments].concat(), input)
+}
+
+/// A program that uses git, in the same surroundings.
+pub fn run(folder: &Path, command: &[&str], input: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let (program, arguments) = command.split_first().context("a program has a name")?;
     #[expect(clippy::disallowed_methods, reason = "the one place of this crate that runs git")]
-    let mut command = Command::new("git");
+    let mut command = Command::new(program);
     for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
         command.env_remove(name);
     }
@@ -119,11 +133,18 @@ pub fn git(folder: &Path, arguments: &[&str]) -> anyhow::Result<String> {
         command.envs(author.map(|(what, value)| (format!("GIT_{role}_{what}"), value)));
     }
     let command = command.env("GIT_CONFIG_GLOBAL", null_file()).env("GIT_CONFIG_NOSYSTEM", "1");
-    let output = command.current_dir(folder).args(arguments).output().context("could not start git")?;
+    command.current_dir(folder).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut running = command.spawn().with_context(|| format!("could not start {program}"))?;
+    let mut to = running.stdin.take().context("it reads")?;
+    let output = thread::scope(|scope| {
+        // It may end without having read all: what it printed says why.
+        scope.spawn(move || _ = to.write_all(input));
+        running.wait_with_output()
+    })?;
     if !output.status.success() {
-        bail!("git {} failed: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
+        bail!("{program} {} failed: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
     }
-    Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+    Ok(output.stdout)
 }
 
 fn null_file() -> &'static str {

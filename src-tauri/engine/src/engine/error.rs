@@ -185,9 +185,12 @@ impl From<work::Error> for Error {
             }
             E::NoSuchBranch { .. } => (Code::Invalid, "Choose one of the project's branches."),
             E::BadBranchName(_) => (Code::Invalid, "Use letters, digits, dashes and slashes."),
+            E::BranchTaken(_) => (Code::Invalid, "Choose another name for the branch."),
+            E::NoSuchFile(_) => (Code::Invalid, "It may have changed since; look again."),
+            E::TooLarge { .. } => (Code::Invalid, "Open it outside the app."),
             E::Remote { .. } => (Code::Network, "Check the address and the connection, and that you may read it."),
             full if full.is_disk_full() => (Code::DiskFull, "Make room on the disk, then try again."),
-            E::DiskFull | E::Git(_) | E::Io { .. } => (Code::Internal, ""),
+            E::DiskFull | E::BadName(_) | E::NoSuchCommit(_) | E::Git(_) | E::Io { .. } => (Code::Internal, ""),
         };
         Self::new(code, error.to_string(), detail)
     }

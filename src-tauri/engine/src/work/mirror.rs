@@ -1,13 +1,10 @@
 //! The project's mirror: a bare repository with upstream's branches and tags.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::path::{Path, PathBuf};
 
 use git2::{AutotagOption, FetchOptions, FetchPrune, Oid, RemoteCallbacks, Repository};
 
-use super::{Error, Source};
+use super::{Error, Source, writer::Writer};
 use crate::model::SandboxId;
 
 /// The branches upstream has.
@@ -22,19 +19,23 @@ pub struct Branches {
 /// through one and its clones is a mirror written: one after the other, since Git's own locks refuse and do not wait.
 #[derive(Clone, Debug)]
 pub struct Mirror {
-    path: PathBuf,
-    writing: Arc<Mutex<()>>,
+    writer: Writer,
 }
 
 impl Mirror {
     /// The mirror at this path, whether or not it is there yet.
     pub fn at(path: PathBuf) -> Self {
-        Self { path, writing: Arc::default() }
+        Self { writer: Writer::at(path) }
+    }
+
+    /// The bare repository.
+    pub fn path(&self) -> &Path {
+        self.writer.path()
     }
 
     /// The folder a workspace borrows objects from.
     pub fn objects(&self) -> PathBuf {
-        self.path.join("objects")
+        self.path().join("objects")
     }
 
     /// Makes the mirror where it is missing and brings it up to date with upstream.
@@ -42,10 +43,10 @@ impl Mirror {
     /// # Errors
     /// `Empty` where upstream has no commit, `Remote` where it refuses or cannot be reached.
     pub fn update(&self, source: &Source) -> Result<Branches, Error> {
-        let _writing = self.begin_writing();
-        let repository = match Repository::open_bare(&self.path) {
+        let _writing = self.writer.begin();
+        let repository = match Repository::open_bare(self.path()) {
             Ok(repository) => repository,
-            Err(_) => Repository::init_bare(&self.path)?,
+            Err(_) => Repository::init_bare(self.path())?,
         };
         let address = source.address();
         let named = |error: git2::Error| remote_error(&address, &error);
@@ -66,7 +67,7 @@ impl Mirror {
     /// # Errors
     /// `Empty` where there is none.
     pub fn branches(&self, preferred: Option<&str>) -> Result<Branches, Error> {
-        let repository = Repository::open_bare(&self.path)?;
+        let repository = Repository::open_bare(self.path())?;
         let mut all = Vec::new();
         for branch in repository.branches(Some(git2::BranchType::Local))? {
             // A name that is not UTF-8 can't be chosen by a person; it is mirrored all the same.
@@ -81,7 +82,7 @@ impl Mirror {
             .find(|name| all.iter().any(|branch| branch == name))
             .map(str::to_owned)
             .or_else(|| all.first().cloned())
-            .ok_or_else(|| Error::Empty(self.path.display().to_string()))?;
+            .ok_or_else(|| Error::Empty(self.path().display().to_string()))?;
         Ok(Branches { default, all })
     }
 
@@ -90,38 +91,14 @@ impl Mirror {
     /// # Errors
     /// `NoSuchBranch`.
     pub fn pin(&self, branch: &str, sandbox: SandboxId) -> Result<Oid, Error> {
-        let _writing = self.begin_writing();
-        let repository = Repository::open_bare(&self.path)?;
+        let _writing = self.writer.begin();
+        let repository = Repository::open_bare(self.path())?;
         let commit = repository
             .find_branch(branch, git2::BranchType::Local)
             .and_then(|found| found.get().peel_to_commit())
             .map_err(|_| Error::NoSuchBranch { branch: branch.to_owned() })?;
         repository.reference(&format!("refs/courier/pins/{sandbox}"), commit.id(), true, "pinned for a sandbox")?;
         Ok(commit.id())
-    }
-}
-
-impl Mirror {
-    /// The app may have been killed while it wrote: a lock that is there now is nobody's.
-    fn begin_writing(&self) -> MutexGuard<'_, ()> {
-        let guard = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        remove_locks(&self.path);
-        guard
-    }
-}
-
-/// Removes Git's lock files (`HEAD.lock`, `refs/heads/main.lock`; no reference's name ends so). What cannot be removed is
-/// named by the write it hinders.
-fn remove_locks(folder: &Path) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let (name, path) = (entry.file_name(), entry.path());
-        match entry.file_type() {
-            Ok(kind) if kind.is_dir() && name != "objects" => remove_locks(&path),
-            Ok(kind) if kind.is_file() && path.extension().is_some_and(|extension| extension == "lock") => {
-                _ = std::fs::remove_file(&path);
-            }
-            _ => {}
-        }
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use git2::{Oid, Repository, build::CheckoutBuilder};
+use git2::{Oid, Repository, ResetType, build::CheckoutBuilder};
 
-use super::{Error, Mirror};
+use super::{Error, Mirror, Vault, parcel};
 use crate::model::SandboxId;
 
 /// How long the readable part of a branch name may be, in characters.
@@ -21,6 +21,19 @@ pub struct Workspace<'a> {
     pub branch: &'a str,
     /// Where the repository comes from, for the agent to read; fetching from it is the app's job.
     pub origin: &'a str,
+    /// A checkpoint to begin from.
+    pub begin: Option<&'a Begin<'a>>,
+}
+
+/// Where a sandbox begins that does not begin at its base.
+///
+/// The branch begins at the commit the checkpoint was taken on (its parent: what the agent there had committed), the
+/// working tree is the checkpoint's, and the index is the commit's: what was uncommitted there is uncommitted here. The
+/// objects upstream does not have are copied in, so that nothing else of the vault can be seen.
+#[derive(Debug)]
+pub struct Begin<'a> {
+    pub vault: &'a Vault,
+    pub checkpoint: Oid,
 }
 
 impl Workspace<'_> {
@@ -60,16 +73,48 @@ impl Workspace<'_> {
         // Alternates are read when the object database is opened.
         let repository = Repository::open(path)?;
         let (base, commit) = self.base;
+        let begin = self.begin.map(|begin| begin.bring(&repository)).transpose()?;
+        let head = begin.and_then(|begun| begun.head).unwrap_or(commit);
         repository.reference(&format!("refs/remotes/origin/{base}"), commit, true, "clone")?;
-        repository.reference(&format!("refs/heads/{}", self.branch), commit, true, "clone")?;
+        repository.reference(&format!("refs/heads/{}", self.branch), head, true, "clone")?;
         repository.set_head(&format!("refs/heads/{}", self.branch))?;
         let mut config = repository.config()?;
         config.set_str("remote.origin.url", self.origin)?;
         config.set_str("remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*")?;
         config.set_str("user.name", "CodeCourier")?;
         config.set_str("user.email", "agent@codecourier.invalid")?;
-        repository.checkout_head(Some(CheckoutBuilder::new().force()))?;
+        match begin {
+            None => repository.checkout_head(Some(CheckoutBuilder::new().force()))?,
+            Some(begun) => {
+                let tree = repository.find_tree(begun.tree)?;
+                repository.checkout_tree(tree.as_object(), Some(CheckoutBuilder::new().force()))?;
+                // What is the same keeps its times in the index, so that git need not read it again.
+                repository.reset(repository.find_commit(head)?.as_object(), ResetType::Mixed, None)?;
+            }
+        }
         Ok(())
+    }
+}
+
+/// What a checkpoint is made of.
+#[derive(Clone, Copy)]
+struct Begun {
+    head: Option<Oid>,
+    tree: Oid,
+}
+
+impl Begin<'_> {
+    /// Copies what the clone lacks of the checkpoint. (No agent has touched the clone yet.)
+    fn bring(&self, clone: &Repository) -> Result<Begun, Error> {
+        let vault = self.vault.open()?;
+        let checkpoint =
+            vault.find_commit(self.checkpoint).map_err(|error| Error::no_commit(self.checkpoint, error))?;
+        let begun = Begun { head: checkpoint.parent_id(0).ok(), tree: checkpoint.tree_id() };
+        let tips: Vec<Oid> = begun.head.into_iter().chain([begun.tree]).collect();
+        let objects = parcel::lacking(&vault, &self.vault.upstream_objects()?, &tips)?;
+        parcel::write_into(&vault, &objects, &clone.path().join("objects/pack"))?;
+        clone.odb()?.refresh()?;
+        Ok(begun)
     }
 }
 
@@ -101,7 +146,36 @@ pub fn check_branch(name: &str) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use courier_test_support::repositories::git;
+
     use super::*;
+    use crate::work::bench::Bench;
+
+    #[test]
+    fn a_sandbox_begins_where_another_was() {
+        let bench = Bench::new();
+        let head = bench.commit(&[("committed.txt", Some("committed\n"))], bench.base);
+        let files = [("new.txt", Some("not yet\n")), ("src/main.sh", None), ("README.md", Some("changed\n"))];
+        let checkpoint = bench.commit(&files, head);
+        let hidden = bench.commit(&[("hidden.txt", Some("of another sandbox\n"))], bench.base);
+        let path = bench.path().join("workspace");
+        let begin = Begin { vault: &bench.vault, checkpoint };
+        let base = ("main", bench.base);
+        let (mirror, branch, origin) = (&bench.mirror, "courier/next", "/x");
+        Workspace { path: &path, mirror, base, branch, origin, begin: Some(&begin) }.create().unwrap();
+        let ask = |arguments: &[&str]| git(&path, arguments).unwrap();
+        assert_eq!(ask(&["rev-parse", "HEAD"]), head.to_string());
+        assert_eq!(ask(&["symbolic-ref", "--short", "HEAD"]), branch);
+        assert_eq!(ask(&["status", "--porcelain"]), " M README.md\n D src/main.sh\n?? new.txt");
+        assert_eq!(fs::read_to_string(path.join("new.txt")).unwrap(), "not yet\n");
+        ask(&["fsck", "--strict", "--full"]);
+        assert!(git(&path, &["cat-file", "-e", &hidden.to_string()]).is_err(), "it sees no neighbour's work");
+        assert!(git(&path, &["cat-file", "-e", &checkpoint.to_string()]).is_err(), "nor what only the app needs");
+        let alternates = fs::read_to_string(path.join(".git/objects/info/alternates")).unwrap();
+        assert_eq!(alternates, format!("{}\n", bench.mirror.objects().display()));
+    }
 
     #[test]
     fn a_title_becomes_a_branch_name_git_takes() {

@@ -1,0 +1,126 @@
+//! Counts lines, on all processors where there is much to count.
+
+use std::{
+    num::NonZero,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
+
+use git2::{DiffOptions, Odb, OdbObject, Oid, Patch};
+
+use super::{
+    LARGEST, count_lines, is_binary, is_lfs_pointer,
+    list::{ChangedFile, Entry},
+};
+use crate::work::{Error, Vault};
+
+/// How many files one thread takes at a time; fewer are counted by one.
+const PART: usize = 64;
+/// More threads than this only wait for the disk.
+const THREADS: usize = 8;
+
+pub(super) fn all(vault: &Vault, entries: &[Entry]) -> Result<Vec<ChangedFile>, Error> {
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = processors.min(THREADS).min(entries.len().div_ceil(PART)).max(1);
+    let next = AtomicUsize::new(0);
+    // Each thread has its own handle and takes the next part, since files differ much.
+    let work = || -> Result<Vec<(usize, Vec<ChangedFile>)>, Error> {
+        let repository = vault.open()?;
+        let odb = repository.odb()?;
+        let mut done = Vec::new();
+        loop {
+            let start = next.fetch_add(PART, Ordering::Relaxed);
+            let Some(part) = entries.get(start..entries.len().min(start + PART)).filter(|part| !part.is_empty()) else {
+                return Ok(done);
+            };
+            done.push((start, part.iter().map(|entry| one(&odb, entry)).collect::<Result<_, _>>()?));
+        }
+    };
+    let mut parts = thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut parts = work()?;
+        for other in others {
+            parts.extend(other.join().expect("counting does not panic")?);
+        }
+        Ok::<_, Error>(parts)
+    })?;
+    parts.sort_by_key(|(start, _)| *start);
+    Ok(parts.into_iter().flat_map(|(_, files)| files).collect())
+}
+
+fn one(odb: &Odb<'_>, entry: &Entry) -> Result<ChangedFile, Error> {
+    let mut file = ChangedFile {
+        path: String::from_utf8_lossy(&entry.path).into_owned(),
+        old_path: entry.old_path.as_ref().map(|path| String::from_utf8_lossy(path).into_owned()),
+        kind: entry.kind,
+        additions: None,
+        deletions: None,
+        is_binary: false,
+        size_before: None,
+        size_after: None,
+        is_lfs_pointer: false,
+        is_submodule: entry.is_submodule,
+    };
+    let [before, after] = entry.blobs;
+    let (before, after) = (Content::of(odb, before)?, Content::of(odb, after)?);
+    (file.size_before, file.size_after) = (before.size(), after.size());
+    let Some([old, new]) = before.read().and_then(|old| Some([old, after.read()?])) else {
+        // Too large to be read: what it begins with is not known.
+        return Ok(file);
+    };
+    file.is_binary = is_binary(old) || is_binary(new);
+    file.is_lfs_pointer = is_lfs_pointer(old) || is_lfs_pointer(new);
+    let has_lines = entry.blobs.iter().any(Option::is_some);
+    if !file.is_binary && has_lines {
+        let (added, deleted) = lines(old, new)?;
+        (file.additions, file.deletions) = (Some(added), Some(deleted));
+    }
+    Ok(file)
+}
+
+/// A file's contents on one side.
+enum Content<'odb> {
+    Nothing,
+    TooLarge(u64),
+    Read(OdbObject<'odb>),
+}
+
+impl<'odb> Content<'odb> {
+    fn of(odb: &'odb Odb<'_>, blob: Option<Oid>) -> Result<Self, Error> {
+        let Some(blob) = blob else { return Ok(Self::Nothing) };
+        let size = odb.read_header(blob)?.0 as u64;
+        if size > LARGEST { Ok(Self::TooLarge(size)) } else { Ok(Self::Read(odb.read(blob)?)) }
+    }
+
+    fn size(&self) -> Option<u64> {
+        match self {
+            Self::Nothing => None,
+            Self::TooLarge(size) => Some(*size),
+            Self::Read(object) => Some(object.len() as u64),
+        }
+    }
+
+    fn read(&self) -> Option<&[u8]> {
+        match self {
+            Self::Nothing => Some(&[]),
+            Self::TooLarge(_) => None,
+            Self::Read(object) => Some(object.data()),
+        }
+    }
+}
+
+/// How many lines were added and deleted. Only where both sides have some is there anything to compare.
+fn lines(old: &[u8], new: &[u8]) -> Result<(u32, u32), Error> {
+    let count = |content| u32::try_from(count_lines(content)).unwrap_or(u32::MAX);
+    if old == new {
+        return Ok((0, 0));
+    }
+    if old.is_empty() || new.is_empty() {
+        return Ok((count(new), count(old)));
+    }
+    let mut options = DiffOptions::new();
+    options.context_lines(0).force_text(true);
+    let patch = Patch::from_buffers(old, None, new, None, Some(&mut options))?;
+    let (_, added, deleted) = patch.line_stats()?;
+    Ok((u32::try_from(added).unwrap_or(u32::MAX), u32::try_from(deleted).unwrap_or(u32::MAX)))
+}
