@@ -5,3 +5,4 @@
 //! library for the request and the answer.
 
 pub mod request;
+pub mod take;
