@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::take::{Seeding, Taken, Taking};
+use crate::take::{self, Seeding, Taken, Taking};
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,6 +12,17 @@ pub enum Request {
     Seed(Seeding),
     /// Take a checkpoint of a working tree.
     Take(Taking),
+}
+
+impl Request {
+    /// Does it.
+    pub fn answer(&self) -> Answer {
+        let answer = match self {
+            Self::Seed(seeding) => take::seed(seeding).map(|()| Answer::Seeded),
+            Self::Take(taking) => take::take(taking).map(Answer::Taken),
+        };
+        answer.unwrap_or_else(Answer::Failed)
+    }
 }
 
 /// What came of it.
