@@ -2,16 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::take::{self, Seeding, Taken, Taking};
+use crate::{
+    bring::{self, Bringing, Brought},
+    take::{self, Seeding, Taken, Taking},
+};
 
 /// One thing to do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Request {
     /// Learn what a fresh clone holds, so that the first checkpoint is cheap.
     Seed(Seeding),
     /// Take a checkpoint of a working tree.
     Take(Taking),
+    /// Bring in the agent's own commits.
+    Bring(Bringing),
 }
 
 impl Request {
@@ -20,17 +25,19 @@ impl Request {
         let answer = match self {
             Self::Seed(seeding) => take::seed(seeding).map(|()| Answer::Seeded),
             Self::Take(taking) => take::take(taking).map(Answer::Taken),
+            Self::Bring(bringing) => bring::bring_in(bringing).map(Answer::Brought).map_err(Failure::from),
         };
         answer.unwrap_or_else(Answer::Failed)
     }
 }
 
 /// What came of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Answer {
     Seeded,
     Taken(Taken),
+    Brought(Brought),
     Failed(Failure),
 }
 
@@ -63,5 +70,12 @@ pub enum Cause {
 impl Failure {
     pub fn new(cause: Cause, message: impl Into<String>) -> Self {
         Self { cause, message: message.into() }
+    }
+}
+
+impl From<bring::Error> for Failure {
+    fn from(error: bring::Error) -> Self {
+        let cause = if error == bring::Error::DiskFull { Cause::DiskFull } else { Cause::Failed };
+        Self::new(cause, error.to_string())
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     secrets::{self, CredentialKind, Secret, Secrets, SessionOnly},
     settings::Settings,
     store::SandboxError,
-    work::{Mirror, Vault},
+    work::{Checkpoints, Mirror, Vault},
 };
 
 /// How long the person's login shell may take to say its PATH.
@@ -110,6 +110,16 @@ impl Host {
         let mut vaults = self.vaults.lock().unwrap_or_else(PoisonError::into_inner);
         let path = || self.home.join("projects").join(project.to_string()).join("vault.git");
         vaults.entry(project).or_insert_with(|| Vault::at(path(), mirror)).clone()
+    }
+
+    /// What takes checkpoints into a project's vault; what it remembers of a workspace is kept in `private`.
+    pub(crate) fn checkpoints(&self, project: ProjectId, private: PathBuf) -> Checkpoints {
+        Checkpoints { vault: self.vault(project), private }
+    }
+
+    /// With the program that takes checkpoints.
+    pub fn with_checkpoints(self, _program: PathBuf, _bubblewrap: Option<PathBuf>) -> Self {
+        self
     }
 
     /// The keys of hosts that the person knows, for SSH.

@@ -6,7 +6,7 @@ use super::{Done, Work};
 use crate::{
     sandbox::{Surroundings, author},
     store::{self, deliveries},
-    work::{self, branch},
+    work::{self, MESSAGE, Saving},
 };
 
 pub(super) async fn commit(around: &Surroundings, work: &Work) -> Result<Done, store::Error> {
@@ -16,10 +16,10 @@ pub(super) async fn commit(around: &Surroundings, work: &Work) -> Result<Done, s
     let vault = around.host.vault(work.row.project);
     let (id, branch) = (work.row.id, work.branch().to_owned());
     let author = author(&work.settings);
-    let template = work.settings.commit_message.as_deref().unwrap_or(branch::MESSAGE);
-    let message = branch::message(template, &work.row.title, id, &branch);
+    let template = work.settings.commit_message.as_deref().unwrap_or(MESSAGE);
+    let message = work::message(template, &work.row.title, id, &branch);
     let saving = tokio::task::spawn_blocking(move || {
-        vault.save(&branch::Saving {
+        vault.save(&Saving {
             sandbox: id,
             branch: &branch,
             head: oid(&checkpoint.head)?,

@@ -11,7 +11,7 @@ use crate::{
     settings::Settings,
     store::{self, Pushed, deliveries},
     work::{
-        deliver::{Delivered, Delivery},
+        Delivered, Delivery,
         push::{self, Change, Push, Reason, Token},
     },
 };

@@ -15,9 +15,8 @@ use crate::{
         CheckpointRow, ProjectSettings, SandboxRow, StepRow, checkpoints, deliveries, projects, sandboxes,
     },
     work::{
-        Vault,
+        Checkouts, Vault,
         changes::{Asked, Between, Changes, FileDiff, Patch, Texts},
-        checkout::Checkouts,
     },
 };
 

@@ -29,7 +29,8 @@ use crate::{
     host::Host,
     model::{Clock, ProviderKind, SandboxId},
     provider::Provider,
-    store::Store,
+    store::{SandboxRow, Store},
+    work::Checkpoints,
 };
 
 /// What every actor works with.
@@ -51,6 +52,11 @@ pub(crate) struct Surroundings {
 impl Surroundings {
     pub(crate) fn provider(&self, kind: ProviderKind) -> Option<Arc<dyn Provider>> {
         self.providers.iter().find(|provider| provider.kind() == kind).cloned()
+    }
+
+    /// What takes a sandbox's checkpoints.
+    pub(crate) fn checkpoints(&self, row: &SandboxRow) -> Checkpoints {
+        self.host.checkpoints(row.project, self.directory(row.id).join("checkpoint"))
     }
 
     /// A sandbox's own folder.

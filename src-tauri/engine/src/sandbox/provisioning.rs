@@ -13,7 +13,7 @@ use crate::{
     provider::{self, Limits, Provider, ProviderId, Provision},
     settings::Settings,
     store::{self, SandboxError, SandboxRow, checkpoints, sandboxes},
-    work::{Begin, Source, Workspace, uncommitted},
+    work::{AUTHOR, Begin, Source, Taking, Workspace},
 };
 
 /// How long each step may take before it counts as failed.
@@ -160,53 +160,91 @@ fn model_hosts(agent: &dyn Agent, base_url: Option<&str>, network: NetworkMode) 
 
 /// Makes the workspace; returns the commit its changes count from.
 async fn clone(around: &Surroundings, row: &SandboxRow, directory: PathBuf) -> Result<String, SandboxError> {
-    let begin = begin(around, row).await?;
-    let (mirror, vault) = (around.host.mirror(row.project), around.host.vault(row.project));
-    let workspace = directory.join("workspace");
-    let (cloned_row, path, begun) = (row.clone(), workspace.clone(), begin.clone());
-    let cloned = tokio::task::spawn_blocking(move || {
-        let row = cloned_row;
-        let source = Source::parse(&row.repository)?;
-        mirror.update(&source)?;
-        let commit = match &begun {
+    let begun = begin(around, row).await?;
+    let mirror = around.host.mirror(row.project);
+    let (base_of, made, begun_at, source_row) = (mirror.clone(), directory.clone(), begun.clone(), row.clone());
+    let base = working(move || {
+        base_of.update(&Source::parse(&source_row.repository)?)?;
+        let commit = match begun_at {
             // What it changes is told from where that one began.
-            Some(begun) => mirror.pin_commit(begun.base, row.id)?,
-            None => mirror.pin(&row.base_branch, row.id)?,
+            Some(begun) => base_of.pin_commit(begun.base, source_row.id)?,
+            None => base_of.pin(&source_row.base_branch, source_row.id)?,
         };
-        crate::host::make_sandbox_directory(&directory)
-            .map_err(|source| crate::work::Error::Io { path: directory.clone(), source })?;
-        let uncommitted = match row.includes_uncommitted {
-            true => Some(uncommitted::take(&vault, row.id, row.repository.as_ref(), commit)?),
-            false => None,
-        };
-        let checkpoint = begun.map(|begun| begun.checkpoint).or(uncommitted);
+        crate::host::make_sandbox_directory(&made)
+            .map_err(|source| crate::work::Error::Io { path: made.clone(), source })?;
+        Ok(commit)
+    })
+    .await?;
+    let checkpoint = match begun {
+        Some(begun) => Some(begun.checkpoint),
+        None if row.includes_uncommitted => Some(uncommitted(around, row, base).await?),
+        None => None,
+    };
+    let (vault, workspace) = (around.host.vault(row.project), directory.join("workspace"));
+    let (path, cloned) = (workspace.clone(), row.clone());
+    working(move || {
         Workspace {
             path: &path,
             mirror: &mirror,
-            base: (&row.base_branch, commit),
-            branch: &row.branch,
-            origin: &row.repository,
+            base: (&cloned.base_branch, base),
+            branch: &cloned.branch,
+            origin: &cloned.repository,
             begin: checkpoint.map(|checkpoint| Begin { vault: &vault, checkpoint }).as_ref(),
         }
-        .create()?;
-        Ok::<_, crate::work::Error>(commit.to_string())
-    });
-    let base = match cloned.await {
-        Ok(Ok(commit)) => commit,
-        Ok(Err(error)) => return Err(not_cloned(&error)),
-        Err(error) => {
-            return Err(SandboxError {
-                kind: "internal".to_owned(),
-                message: format!("cloning failed: {error}"),
-                remedy: "Run again; the log in the data folder says more.".to_owned(),
-            });
-        }
-    };
+        .create()
+    })
+    .await?;
     // Only makes the first checkpoint cheap.
-    if let Err(error) = around.host.checkpoints(row.project).seed(row.id, &workspace, &base).await {
+    if let Err(error) = around.checkpoints(row).seed(row.id, &workspace, &base.to_string()).await {
         tracing::warn!(sandbox = %row.id, %error, "what the clone holds could not be noted");
     }
-    Ok(base)
+    Ok(base.to_string())
+}
+
+/// Git's work, where waiting is allowed.
+async fn working<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, crate::work::Error> + Send + 'static,
+) -> Result<T, SandboxError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done.map_err(|error| not_cloned(&error)),
+        Err(error) => Err(SandboxError {
+            kind: "internal".to_owned(),
+            message: format!("cloning failed: {error}"),
+            remedy: "Run again; the log in the data folder says more.".to_owned(),
+        }),
+    }
+}
+
+/// What the person has not committed in the project's folder, as a checkpoint of it. Their repository is only read, and not
+/// as one: their index, their hooks and their filters count for nothing.
+async fn uncommitted(around: &Surroundings, row: &SandboxRow, base: Oid) -> Result<Oid, SandboxError> {
+    let folder = PathBuf::from(&row.repository);
+    let (checked, wanted) = (folder.clone(), row.base_branch.clone());
+    let branch = working(move || Ok(Source::Folder(checked).checked_out())).await?;
+    if branch.as_deref() != Some(wanted.as_str()) {
+        return Err(SandboxError {
+            kind: "repository".to_owned(),
+            message: format!(
+                "the folder is on {}, so its changes do not belong to {wanted}",
+                branch.as_deref().unwrap_or("no branch")
+            ),
+            remedy: "Begin from the branch that is checked out there, or without your changes.".to_owned(),
+        });
+    }
+    let private = around.directory(row.id).join("begin");
+    let taking = Taking {
+        sandbox: row.id,
+        name: "begin".to_owned(),
+        workspace: folder,
+        base: base.to_string(),
+        head: None,
+        message: "What was not committed when the sandbox began\n".to_owned(),
+        author: (AUTHOR.0.to_owned(), AUTHOR.1.to_owned()),
+        at: row.created_at,
+    };
+    let taken = around.host.checkpoints(row.project, private).take(taking).await;
+    let taken = taken.map_err(|error| not_cloned(&error))?;
+    Oid::from_str(&taken.commit).map_err(|error| not_cloned(&error.into()))
 }
 
 /// The checkpoint a sandbox begins from.

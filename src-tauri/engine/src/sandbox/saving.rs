@@ -17,8 +17,7 @@ use crate::{
     provider::{Provider, ProviderId},
     store::{self, CheckpointRow, SandboxRow, Skipped, checkpoints, projects},
     work::{
-        self,
-        branch::AUTHOR,
+        self, AUTHOR,
         bundle::{self, Told},
         restore,
     },
@@ -126,7 +125,7 @@ pub(crate) async fn save(
         author: author(&settings),
         at: now,
     };
-    let taken = around.host.checkpoints(project).take(taking).await?;
+    let taken = around.checkpoints(row).take(taking).await?;
     let turn = match occasion {
         Occasion::Turn { number } => Some(*number),
         Occasion::Paused | Occasion::Ending | Occasion::Quit | Occasion::Asked => None,
@@ -140,7 +139,7 @@ pub(crate) async fn save(
         tree: taken.tree,
         head,
         files_changed: u32::try_from(taken.files_changed).unwrap_or(u32::MAX),
-        skipped: taken.skipped.into_iter().map(|one| Skipped { path: one.path, why: one.why }).collect(),
+        skipped: taken.skipped.into_iter().map(|one| Skipped { path: one.path, why: why(one.why).to_owned() }).collect(),
         lfs: taken.lfs,
         workflows: taken.workflows,
         created_at: now,
@@ -195,6 +194,21 @@ pub(crate) fn author(settings: &store::ProjectSettings) -> (String, String) {
     (or(&settings.commit_author, AUTHOR.0), or(&settings.commit_email, AUTHOR.1))
 }
 
+/// Why a path is not in a checkpoint, in words.
+fn why(why: work::Why) -> &'static str {
+    use work::Why;
+    match why {
+        Why::TooLarge => "it is larger than 100 MB",
+        Why::Special => "it is a pipe, a socket or a device",
+        Why::Name => "git takes no such name",
+        Why::TooDeep => "its path is too long",
+        Why::Unreadable => "it could not be read",
+        Why::NestedWithoutCommit => "it is a repository without a commit",
+        Why::Nested => "it is a repository of its own: only its commit is recorded",
+        Why::Outside => "it points outside the workspace",
+    }
+}
+
 /// Where a sandbox's files are.
 struct Places {
     workspace: PathBuf,
@@ -232,7 +246,7 @@ async fn bring_commits(
             Told::Head { commit, has_bundle, .. } => {
                 let bundle = has_bundle.then(|| bundle.to_owned());
                 let verified = vec![row.base_commit.clone(), known.to_owned()];
-                let brought = around.host.checkpoints(row.project).bring_in(row.id, bundle, commit, verified).await;
+                let brought = around.checkpoints(row).bring_in(row.id, bundle, commit, verified).await;
                 brought.map(|brought| brought.head).map_err(|error| error.to_string())
             }
         }

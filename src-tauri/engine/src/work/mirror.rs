@@ -100,6 +100,18 @@ impl Mirror {
         repository.reference(&format!("refs/courier/pins/{sandbox}"), commit.id(), true, "pinned for a sandbox")?;
         Ok(commit.id())
     }
+
+    /// Pins a commit that another sandbox began from.
+    ///
+    /// # Errors
+    /// `Git` where it is not here.
+    pub fn pin_commit(&self, commit: Oid, sandbox: SandboxId) -> Result<Oid, Error> {
+        let _writing = self.writer.begin();
+        let repository = Repository::open_bare(self.path())?;
+        repository.find_commit(commit)?;
+        repository.reference(&format!("refs/courier/pins/{sandbox}"), commit, true, "pinned for a sandbox")?;
+        Ok(commit)
+    }
 }
 
 /// SSH through the person's agent; nothing else is known yet, so a server that asks for a password is refused.
@@ -118,9 +130,8 @@ fn credentials() -> RemoteCallbacks<'static> {
 
 /// The branch upstream's HEAD names: asked of the other side, or read from the person's own working copy.
 fn default_branch(remote: &mut git2::Remote<'_>, source: &Source) -> Option<String> {
-    if let Source::Folder(path) = source {
-        let repository = Repository::open(path).ok()?;
-        return repository.head().ok()?.shorthand().ok().map(str::to_owned);
+    if let Source::Folder(_) = source {
+        return source.checked_out();
     }
     let name = remote.default_branch().ok()?;
     std::str::from_utf8(&name).ok()?.strip_prefix("refs/heads/").map(str::to_owned)

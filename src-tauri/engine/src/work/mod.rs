@@ -15,6 +15,7 @@ mod branch;
 pub mod bundle;
 pub mod changes;
 mod checkout;
+mod checkpoint;
 mod deliver;
 mod mirror;
 mod parcel;
@@ -29,6 +30,7 @@ use std::path::{Path, PathBuf};
 
 pub use branch::{AUTHOR, MESSAGE, Saved, Saving, message};
 pub use checkout::{Checkout, Checkouts};
+pub use checkpoint::{Brought, Checkpoints, Taken, Taking, Why};
 pub use deliver::{Delivered, Delivery};
 pub use mirror::{Branches, Mirror};
 pub use sample::create as create_sample;

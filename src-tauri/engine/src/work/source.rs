@@ -49,6 +49,13 @@ impl Source {
         if name.is_empty() { "project".to_owned() } else { name.to_owned() }
     }
 
+    /// The branch that is checked out in a folder.
+    pub fn checked_out(&self) -> Option<String> {
+        let Self::Folder(path) = self else { return None };
+        let repository = git2::Repository::open(path).ok()?;
+        repository.head().ok()?.shorthand().ok().map(str::to_owned)
+    }
+
     /// Where pushes will go: the address itself, or a folder's own `origin`.
     pub fn remote_url(&self) -> Option<String> {
         match self {
