@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use super::pull_request;
 use crate::{
     forge::{
-        Forge, GitHub, Host, State,
+        Error, Forge, GitHub, Host, Reason, State,
         watch::{Look, Place, Watch},
     },
     model::{PullRequestStatus, SandboxId},
@@ -97,7 +97,7 @@ async fn look_at(
     let host = [Some(Host::github()), enterprise].into_iter().flatten().find(|host| host.name() == look.place.0);
     let (Some(host), now) = (host, around.clock.now()) else { return Ok(()) };
     let Ok(Some(token)) = around.host.stored(host.credential()).await else {
-        watch.failed(&look.place, &crate::forge::Error::no_token(), now);
+        watch.failed(&look.place, &no_token(), now);
         return Ok(());
     };
     let asked = match GitHub::new(host, token.secret) {
@@ -120,4 +120,9 @@ async fn look_at(
         }
     }
     Ok(())
+}
+
+/// Nobody can ask without one; it is looked for again as after any failure.
+fn no_token() -> Error {
+    Error { reason: Reason::TokenRefused, status: None, said: String::new(), wait: None, link: None }
 }

@@ -221,7 +221,7 @@ impl Actor {
         self.destroy().await
     }
 
-    async fn set_unsaved(&self, is_unsaved: bool) -> Result<(), store::Error> {
+    async fn set_unsaved(&mut self, is_unsaved: bool) -> Result<(), store::Error> {
         let id = self.row.id;
         self.around.store.write(move |tx| sandboxes::set_unsaved(tx, id, is_unsaved)).await
     }

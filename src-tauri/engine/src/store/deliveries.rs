@@ -149,7 +149,7 @@ pub fn set_pull_request(tx: &Tx<'_>, sandbox: SandboxId, request: &PullRequest) 
             pr_is_closed = :is_closed WHERE id = :id",
     )?
     .execute(named_params! {
-        ":id": sandbox.to_string(), ":status": request.status.code(), ":url": request.url, ":number": request.number,
+        ":id": sandbox.to_string(), ":status": request.status.code(), ":url": request.url, ":number": request.number.and_then(|number| i64::try_from(number).ok()),
         ":reason": request.reason, ":is_closed": request.is_closed,
     })?;
     tx.changed(Change::Sandbox(sandbox));
@@ -171,7 +171,7 @@ pub(super) fn pull_request(row: &Row<'_>) -> rusqlite::Result<Option<PullRequest
     Ok(Some(PullRequest {
         status,
         url: row.get("pr_url")?,
-        number: row.get("pr_number")?,
+        number: row.get::<_, Option<i64>>("pr_number")?.and_then(|number| u64::try_from(number).ok()),
         reason: row.get("pr_reason")?,
         is_closed: row.get("pr_is_closed")?,
     }))

@@ -8,17 +8,30 @@ use super::{
     Error, Tx,
     sandboxes::{coded, parsed},
 };
-use crate::model::{JobId, SandboxId, Timestamp, word};
+use crate::model::{JobId, SandboxId, Timestamp};
 
-word! {
-    /// What a job does for its sandbox.
-    Kind {
-        // Destroys what one that was given up may have left behind.
-        Destroy = "destroy",
-        // Saves the work of one that went away by itself.
-        Save = "save",
-        // Goes on with a delivery.
-        Deliver = "deliver",
+/// What a job does for its sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Destroys what one that was given up may have left behind.
+    Destroy,
+    /// Saves the work of one that went away by itself.
+    Save,
+    /// Goes on with a delivery.
+    Deliver,
+}
+
+impl Kind {
+    fn code(self) -> &'static str {
+        match self {
+            Self::Destroy => "destroy",
+            Self::Save => "save",
+            Self::Deliver => "deliver",
+        }
+    }
+
+    fn from_code(code: &str) -> Option<Self> {
+        [Self::Destroy, Self::Save, Self::Deliver].into_iter().find(|kind| kind.code() == code)
     }
 }
 
@@ -77,7 +90,7 @@ pub fn record(tx: &Tx<'_>, kind: Kind, sandbox: SandboxId, attempt: &Attempt, no
          WHERE kind = :kind AND key = :key",
         named_params! {
             ":kind": kind.code(), ":key": sandbox.to_string(), ":state": state, ":cause": cause,
-            ":due_at": now.plus(after).millis(),
+            ":due_at": (now + after).millis(),
         },
     )?;
     Ok(())

@@ -225,7 +225,10 @@ impl TryFrom<&Row<'_>> for SandboxRow {
             branch: row.get("branch")?,
             begin: row.get::<_, Option<String>>("begin_checkpoint")?.and_then(|id| id.parse().ok()),
             includes_uncommitted: row.get("includes_uncommitted")?,
-            issue: row.get::<_, Option<u64>>("origin_issue")?.zip(row.get("origin_url")?),
+            issue: row
+                .get::<_, Option<i64>>("origin_issue")?
+                .and_then(|number| u64::try_from(number).ok())
+                .zip(row.get("origin_url")?),
             pushed: deliveries::pushed(row)?,
             pull_request: deliveries::pull_request(row)?,
             is_unsaved: row.get("is_unsaved")?,
@@ -273,7 +276,7 @@ pub fn insert(tx: &Tx<'_>, new: &NewSandboxRow) -> Result<(), Error> {
             ":begin": new.begin.map(|id| id.to_string()),
             ":includes_uncommitted": new.includes_uncommitted,
             ":origin": if new.issue.is_some() { "issue" } else { "standalone" },
-            ":issue": new.issue.as_ref().map(|issue| issue.0),
+            ":issue": new.issue.as_ref().and_then(|issue| i64::try_from(issue.0).ok()),
             ":issue_url": new.issue.as_ref().map(|issue| issue.1.as_str()),
             ":created_at": new.created_at.millis(),
         },
