@@ -14,6 +14,8 @@ mod canary;
 #[cfg(target_os = "linux")]
 mod courier;
 #[cfg(test)]
+mod forge;
+#[cfg(test)]
 mod gateway;
 #[cfg(test)]
 #[cfg(target_os = "linux")]
@@ -22,6 +24,9 @@ mod isolation;
 mod life;
 #[cfg(test)]
 mod prove;
+#[cfg(test)]
+#[cfg(unix)]
+mod push;
 #[cfg(test)]
 mod store;
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! here: its configuration is the agent's.
 
 mod mirror;
+pub mod push;
 mod sample;
 mod source;
 mod workspace;
