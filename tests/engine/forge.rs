@@ -7,7 +7,7 @@ use std::{
 };
 
 use courier_engine::{
-    forge::{Forge, GitHub, Host, Listed, NewPullRequest, PullRequest, Reason, Repository, State, Wait},
+    forge::{Forge, GitHub, Host, Listed, NewPullRequest, PullRequest, Reason, Repository, State, Wait, watch::Look},
     secrets::Secret,
     work::push::{Change, Push, Token},
 };
@@ -50,8 +50,13 @@ impl Side {
         self.github.open(&self.repository, &new(branch)).await.unwrap().pull
     }
 
-    async fn changed(&self, tag: Option<&str>, until: Option<&str>) -> Listed {
-        self.github.changed(&self.repository, tag, until).await.unwrap()
+    fn look(&self, tag: Option<&str>, until: Option<&str>, numbers: &[u64]) -> Look {
+        let place = (self.server.host(), self.repository.clone());
+        Look { place, tag: tag.map(str::to_owned), until: until.map(str::to_owned), numbers: numbers.to_vec() }
+    }
+
+    async fn changed(&self, tag: Option<&str>) -> Listed {
+        self.github.changed(&self.look(tag, None, &[1])).await.unwrap()
     }
 }
 
@@ -204,16 +209,16 @@ async fn a_round_costs_nothing_where_nothing_changed() {
     let side = Side::new();
     side.branch(BRANCH);
     side.open(BRANCH).await;
-    let Listed::Pulls { pulls, tag } = side.changed(None, None).await else { panic!("a first look has no tag") };
+    let Listed::Pulls { pulls, tag } = side.changed(None).await else { panic!("a first look has no tag") };
     assert_eq!(pulls.len(), 1);
     let spent = |side: &Side| side.server.exchanges().iter().filter(|exchange| exchange.status != 304).count();
     let before = spent(&side);
     for _ in 0..3 {
-        assert_eq!(side.changed(tag.as_deref(), None).await, Listed::Unchanged);
+        assert_eq!(side.changed(tag.as_deref()).await, Listed::Unchanged);
     }
     assert_eq!(spent(&side), before);
     side.server.merge(1).unwrap();
-    let Listed::Pulls { pulls, .. } = side.changed(tag.as_deref(), None).await else { panic!("it was merged") };
+    let Listed::Pulls { pulls, .. } = side.changed(tag.as_deref()).await else { panic!("it was merged") };
     assert_eq!(pulls[0].state, State::Merged);
 }
 
@@ -230,14 +235,23 @@ async fn no_change_is_missed_where_more_changed_than_a_page_holds() {
         }
         side.github.create(&side.repository, &new(&branch)).await.unwrap();
     }
-    let Listed::Pulls { pulls, .. } = side.changed(None, None).await else { panic!("a first look has no tag") };
-    assert_eq!(pulls.len(), 101, "both pages");
-    let until = pulls[0].updated_at.clone();
+    let pages = |side: &Side| side.server.exchanges().len();
+    let look = async |until: Option<&str>, numbers: &[u64]| {
+        let before = pages(&side);
+        let answer = side.github.changed(&side.look(None, until, numbers)).await.unwrap();
+        let Listed::Pulls { pulls, .. } = answer else { panic!("it had no tag") };
+        (pulls, pages(&side) - before)
+    };
+    let (pulls, asked) = look(None, &[101]).await;
+    assert_eq!((pulls.len(), asked), (100, 1), "the one that is watched is on the first page");
+    let (pulls, asked) = look(None, &[1, 101]).await;
+    assert_eq!((pulls.len(), asked), (101, 2), "and now one is on the second");
+    let known = pulls[0].updated_at.clone();
     side.server.close(1).unwrap();
-    let before = side.server.exchanges().len();
-    let Listed::Pulls { pulls, .. } = side.changed(None, Some(&until)).await else { panic!("one was closed") };
-    assert_eq!((pulls[0].number, pulls[0].state), (1, State::Closed));
-    assert_eq!(side.server.exchanges().len(), before + 1, "the first page reaches back far enough");
+    let (pulls, asked) = look(Some(&known), &[1]).await;
+    assert_eq!((pulls[0].number, pulls[0].state, asked), (1, State::Closed, 1), "one page reaches back far enough");
+    let (_, asked) = look(Some("2026-01-01T00:00:00Z"), &[1]).await;
+    assert_eq!(asked, 2, "what changed since then is on two");
 }
 
 #[tokio::test]
@@ -300,8 +314,8 @@ fn the_server_and_our_requests_are_as_github_describes_them() {
         side.server.merge(3).unwrap();
         side.github.edit(&side.repository, 3, "Edited", "words").await.unwrap();
         assert_eq!(side.github.get(&side.repository, 3).await.unwrap().state, State::Merged);
-        let Listed::Pulls { tag, .. } = side.changed(None, None).await else { panic!("no tag was given") };
-        side.changed(tag.as_deref(), None).await;
+        let Listed::Pulls { tag, .. } = side.changed(None).await else { panic!("no tag was given") };
+        side.changed(tag.as_deref()).await;
         for fault in [Fault::Unauthorized, Fault::SecondaryLimit { after: 1 }, Fault::TooMany { after: 1 }, Fault::Gone]
         {
             side.server.fail(fault);

@@ -49,18 +49,13 @@ pub(crate) fn trouble(error: &reqwest::Error) -> Trouble {
     if error.is_timeout() {
         return Trouble::TimedOut;
     }
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(cause) = source {
-        let is_tls = cause.downcast_ref::<rustls::Error>().is_some()
-            || cause
-                .downcast_ref::<std::io::Error>()
-                .is_some_and(|io| io.get_ref().is_some_and(|inner| inner.downcast_ref::<rustls::Error>().is_some()));
-        if is_tls {
-            return Trouble::Tls;
-        }
-        source = cause.source();
-    }
-    Trouble::Unreachable
+    if is_tls(error) { Trouble::Tls } else { Trouble::Unreachable }
+}
+
+/// Whether TLS is what failed, however deep it lies: errors of reading and writing hold others that are no sources.
+fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
+    let held = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    error.is::<rustls::Error>() || held.is_some_and(|held| is_tls(held)) || error.source().is_some_and(is_tls)
 }
 
 /// The failure in words: its innermost cause, without the address.

@@ -49,9 +49,12 @@ struct Round {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Look {
     pub place: Place,
-    /// For [`super::GitHub::changed`].
+    /// The last answer's: nothing is sent again that has not changed since.
     pub tag: Option<String>,
+    /// The newest change that is known (an `updated_at`); `None` where none is.
     pub until: Option<String>,
+    /// The pull requests that are watched.
+    pub numbers: Vec<u64>,
 }
 
 /// What became of a pull request.
@@ -102,7 +105,8 @@ impl Watch {
         let place = place.clone();
         let round = self.places.get_mut(&place)?;
         round.is_asking = true;
-        let look = Look { tag: round.tag.clone(), until: round.until.clone(), place: place.clone() };
+        let numbers = round.pulls.keys().copied().collect();
+        let look = Look { tag: round.tag.clone(), until: round.until.clone(), place: place.clone(), numbers };
         self.hush(&place.0, now + APART);
         Some(look)
     }
@@ -204,7 +208,7 @@ mod tests {
             watch.begin(place("a"), number, State::Open, at(0));
         }
         let look = watch.take(at(0)).unwrap();
-        assert_eq!((look.place, look.tag), (place("a"), None));
+        assert_eq!((look.place, look.tag, look.numbers.len()), (place("a"), None, 50));
         assert_eq!((watch.take(at(9999)), watch.next()), (None, None), "it is being asked");
         let answer = listed(&[pull(3, State::Merged, "5"), pull(7, State::Closed, "4"), pull(99, State::Merged, "3")]);
         let changes = watch.answered(&place("a"), answer, at(1));
@@ -254,8 +258,8 @@ mod tests {
         elsewhere.0 = "git.example.org".to_owned();
         watch.begin(elsewhere.clone(), 3, State::Open, at(0));
         let error = |reason, wait| Error { reason, status: None, said: String::new(), wait, link: None };
-        assert_eq!(watch.take(at(0)).unwrap().place, place("a"));
-        assert_eq!(watch.take(at(0)).unwrap().place, elsewhere, "one at a time of a host");
+        let first: Vec<Place> = std::iter::from_fn(|| watch.take(at(0))).map(|look| look.place).collect();
+        assert_eq!(first, [elsewhere.clone(), place("a")], "one at a time of a host");
         watch.failed(&place("a"), &error(Reason::ServerFailed, None), at(0));
         assert_eq!(watch.next(), Some(at(1)));
         assert_eq!(watch.take(at(1)).unwrap().place, place("b"));

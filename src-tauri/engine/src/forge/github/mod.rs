@@ -7,7 +7,7 @@
 mod error;
 mod wire;
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, header};
 use serde::{Serialize, de::DeserializeOwned};
@@ -16,7 +16,7 @@ pub use self::{
     error::{Error, Reason, Wait},
     wire::{NewPullRequest, PullRequest, RepositoryFacts, State},
 };
-use super::{Host, Repository};
+use super::{Host, Repository, watch::Look};
 use crate::{net, secrets::Secret};
 
 /// The version of the API that is asked for.
@@ -27,6 +27,9 @@ const LONGEST_ANSWER: usize = 32 * 1024 * 1024;
 
 /// The most pages one look at a repository reads.
 const PAGES: usize = 10;
+
+/// The most pull requests it asks for one by one.
+const SINGLY: usize = 20;
 
 /// What GitHub takes as a title and as a body, in characters.
 const LONGEST_TITLE: usize = 256;
@@ -154,21 +157,23 @@ impl GitHub {
         self.read::<wire::Pull>(self.send(request).await?).await.map(PullRequest::from)
     }
 
-    /// The repository's pull requests that changed last: one request, and one that costs nothing where nothing changed
-    /// since the answer with `tag`. More pages are read only where more changed since `until` (an `updated_at`) than one
-    /// holds.
+    /// The repository's pull requests that changed last: one request, and one that costs nothing where nothing changed.
+    /// More pages are read only where more changed since the last look than one holds, or, at a first look, where one that
+    /// is watched was not among them.
     ///
     /// # Errors
     /// What the answer means.
-    pub async fn changed(&self, of: &Repository, tag: Option<&str>, until: Option<&str>) -> Result<Listed, Error> {
+    pub async fn changed(&self, look: &Look) -> Result<Listed, Error> {
+        let of = &look.place.1;
         let mut pulls: Vec<PullRequest> = Vec::new();
         let mut first_tag = None;
+        let mut reaches_back = false;
         for page in 1..=PAGES {
             let number = page.to_string();
             let query =
                 [("state", "all"), ("sort", "updated"), ("direction", "desc"), ("per_page", "100"), ("page", &number)];
             let mut request = self.request(Method::GET, of, &["pulls"], &query)?;
-            if let Some(tag) = tag.filter(|_| page == 1) {
+            if let Some(tag) = look.tag.as_ref().filter(|_| page == 1) {
                 request = request.header(header::IF_NONE_MATCH, tag);
             }
             let answer = self.send(request).await?;
@@ -181,13 +186,27 @@ impl GitHub {
             let has_more = answer.headers().get(header::LINK).is_some_and(|links| says_next(links.as_bytes()));
             let found: Vec<wire::Pull> = self.read(answer).await?;
             pulls.extend(found.into_iter().map(PullRequest::from));
-            let is_known = |pull: &PullRequest| until.is_none_or(|until| pull.updated_at.as_str() <= until);
-            if !has_more || pulls.last().is_none_or(is_known) {
+            reaches_back = match (&look.until, pulls.last()) {
+                (Some(until), Some(last)) => last.updated_at <= *until,
+                (None, Some(_)) => unseen(look, &pulls).is_empty(),
+                (_, None) => true,
+            };
+            if !has_more || reaches_back {
                 break;
             }
         }
+        if !reaches_back {
+            // A repository in which very much happens. One that is gone is told by nobody.
+            for number in unseen(look, &pulls).into_iter().take(SINGLY) {
+                match self.get(of, number).await {
+                    Ok(pull) => pulls.push(pull),
+                    Err(error) if error.reason == Reason::NoAccess => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
         // What moved between two pages is on both.
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         pulls.retain(|pull| seen.insert(pull.number));
         Ok(Listed::Pulls { pulls, tag: first_tag })
     }
@@ -269,6 +288,11 @@ fn cut(text: &str, longest: usize) -> String {
     let mut cut: String = text.chars().take(longest - 1).collect();
     cut.push('…');
     cut
+}
+
+/// Those that are watched and not among these.
+fn unseen(look: &Look, pulls: &[PullRequest]) -> Vec<u64> {
+    look.numbers.iter().copied().filter(|number| pulls.iter().all(|pull| pull.number != *number)).collect()
 }
 
 /// Whether the header `Link` names a next page. The page's own address is not followed: the number is counted here.
