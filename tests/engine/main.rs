@@ -14,6 +14,8 @@ mod canary;
 #[cfg(target_os = "linux")]
 mod courier;
 #[cfg(test)]
+mod forge;
+#[cfg(test)]
 mod gateway;
 #[cfg(test)]
 #[cfg(target_os = "linux")]
@@ -25,6 +27,8 @@ mod prove;
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod pull_request;
+#[cfg(unix)]
+mod push;
 #[cfg(test)]
 mod store;
 #[cfg(test)]

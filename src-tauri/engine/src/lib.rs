@@ -14,7 +14,7 @@
 //! bytes, items and offset in one transaction. That is why nothing is lost and nothing is doubled.
 //!
 //! [`store`] is SQLite: one writer thread, a few readers, and the feed in commit order. [`work`] is git: the mirror and
-//! the workspaces that borrow from it. [`secrets`] is the keychain and the redaction. [`host`] is what this machine
+//! the workspaces that borrow from it. [`forge`] is GitHub: what is pushed becomes a pull request. [`secrets`] is the keychain and the redaction. [`host`] is what this machine
 //! offers, and [`desktop`] puts the usual surroundings together.
 
 pub mod agent;
@@ -24,6 +24,7 @@ pub mod engine;
 pub mod forge;
 pub mod host;
 pub mod model;
+mod net;
 mod process;
 pub mod provider;
 mod sandbox;

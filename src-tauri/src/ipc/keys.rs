@@ -16,6 +16,8 @@ use super::{error::IpcError, sandboxes::AgentKind};
 pub enum CredentialKind {
     AnthropicKey,
     ClaudeOauthToken,
+    GithubToken,
+    GithubEnterpriseToken,
 }
 
 impl From<CredentialKind> for secrets::CredentialKind {
@@ -23,6 +25,8 @@ impl From<CredentialKind> for secrets::CredentialKind {
         match kind {
             CredentialKind::AnthropicKey => Self::AnthropicKey,
             CredentialKind::ClaudeOauthToken => Self::ClaudeOauthToken,
+            CredentialKind::GithubToken => Self::GithubToken,
+            CredentialKind::GithubEnterpriseToken => Self::GithubEnterpriseToken,
         }
     }
 }
@@ -32,6 +36,8 @@ impl From<secrets::CredentialKind> for CredentialKind {
         match kind {
             secrets::CredentialKind::AnthropicKey => Self::AnthropicKey,
             secrets::CredentialKind::ClaudeOauthToken => Self::ClaudeOauthToken,
+            secrets::CredentialKind::GithubToken => Self::GithubToken,
+            secrets::CredentialKind::GithubEnterpriseToken => Self::GithubEnterpriseToken,
         }
     }
 }

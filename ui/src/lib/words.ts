@@ -33,7 +33,7 @@ export const providerWords = { local: m.provider_local, docker: m.provider_docke
 
 export const networkWords = { open: m.network_open, listed: m.network_listed, none: m.network_none } satisfies Record<NetworkMode, () => string>;
 
-export const keyWords = { anthropic_key: m.key_anthropic, claude_oauth_token: m.key_claude_oauth } satisfies Record<CredentialKind, () => string>;
+export const keyWords = { anthropic_key: m.key_anthropic, claude_oauth_token: m.key_claude_oauth, github_token: m.key_github, github_enterprise_token: m.key_github_enterprise } satisfies Record<CredentialKind, () => string>;
 
 /** A transition's reason is a code of the life cycle or an error's kind; an unknown one is shown as it is. */
 export function reasonWord(reason: string): string {

@@ -88,7 +88,9 @@ impl Agent for Claude {
             CredentialKind::AnthropicKey => {
                 Some(Endpoint { address: "https://api.anthropic.com", header: KeyHeader::XApiKey })
             }
-            CredentialKind::ClaudeOauthToken => None,
+            CredentialKind::ClaudeOauthToken | CredentialKind::GithubToken | CredentialKind::GithubEnterpriseToken => {
+                None
+            }
         }
     }
 
@@ -114,10 +116,12 @@ impl Agent for Claude {
             ENVIRONMENT.map(|(name, value)| (name.to_owned(), EnvValue::Plain(value.to_owned()))).into();
         if let Some((kind, value)) = &launch.credential {
             let name = match kind {
-                CredentialKind::AnthropicKey => "ANTHROPIC_API_KEY",
-                CredentialKind::ClaudeOauthToken => "CLAUDE_CODE_OAUTH_TOKEN",
+                CredentialKind::AnthropicKey => Some("ANTHROPIC_API_KEY"),
+                CredentialKind::ClaudeOauthToken => Some("CLAUDE_CODE_OAUTH_TOKEN"),
+                // Whoever asks: these never enter a sandbox.
+                CredentialKind::GithubToken | CredentialKind::GithubEnterpriseToken => None,
             };
-            env.push((name.to_owned(), value.clone()));
+            env.extend(name.map(|name| (name.to_owned(), value.clone())));
         }
         if let Some(url) = launch.base_url {
             env.push(("ANTHROPIC_BASE_URL".to_owned(), EnvValue::Plain(url.to_owned())));

@@ -117,5 +117,7 @@ pub(super) fn name(kind: CredentialKind) -> &'static str {
     match kind {
         CredentialKind::AnthropicKey => "Anthropic key",
         CredentialKind::ClaudeOauthToken => "Claude subscription token",
+        CredentialKind::GithubToken => "GitHub token",
+        CredentialKind::GithubEnterpriseToken => "GitHub Enterprise token",
     }
 }

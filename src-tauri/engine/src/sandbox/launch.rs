@@ -72,6 +72,8 @@ pub(crate) fn billed_to(kind: CredentialKind, secret: &Secret) -> String {
     let name = match kind {
         CredentialKind::AnthropicKey => "Anthropic key",
         CredentialKind::ClaudeOauthToken => "Claude subscription",
+        // No agent names them, and nobody is billed by them.
+        CredentialKind::GithubToken | CredentialKind::GithubEnterpriseToken => "GitHub",
     };
     format!("{name}, …{}", secret.last_four())
 }

@@ -14,12 +14,19 @@ pub use keychain::Keychain;
 pub(crate) use redact::TextRedactor;
 pub use session::SessionOnly;
 pub use shape::Malformed;
+pub(crate) use shape::looks_secret;
 
 use crate::model::word;
 
 word! {
     /// A secret a person can store.
-    CredentialKind { AnthropicKey = "anthropic_key", ClaudeOauthToken = "claude_oauth_token" }
+    ///
+    /// The GitHub tokens are the app's own, for pushing and for pull requests: no agent names them, and none ever enters a
+    /// sandbox. The first is for github.com alone, the second for the GitHub Enterprise host of the settings.
+    CredentialKind {
+        AnthropicKey = "anthropic_key", ClaudeOauthToken = "claude_oauth_token",
+        GithubToken = "github_token", GithubEnterpriseToken = "github_enterprise_token",
+    }
 }
 
 /// A secret value. Its `Debug` says only that it is one.

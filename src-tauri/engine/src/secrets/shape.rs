@@ -5,6 +5,10 @@ use super::{CredentialKind, Secret};
 /// The shortest that is taken for a whole key, in characters: a real one has about a hundred.
 const SHORTEST: usize = 20;
 
+/// How GitHub's tokens begin: of a person (classic, fine-grained), of an OAuth app, of an app for a person, of an app.
+/// `ghr_` is none of them: it only gets new ones.
+pub(crate) const GITHUB: [&str; 5] = ["ghp_", "github_pat_", "gho_", "ghu_", "ghs_"];
+
 /// Why a text is no such secret. Says nothing of the text itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
@@ -25,7 +29,8 @@ pub enum Malformed {
 impl CredentialKind {
     /// The secret of this kind that `text` is, blanks around it removed.
     ///
-    /// Anthropic's keys begin with `sk-ant-`, a subscription's tokens (`claude setup-token`) with `sk-ant-oat`.
+    /// Anthropic's keys begin with `sk-ant-`, a subscription's tokens (`claude setup-token`) with `sk-ant-oat`, GitHub's
+    /// with one of [`GITHUB`]; its old ones are 40 hexadecimal digits.
     pub fn check(self, text: &str) -> Result<Secret, Malformed> {
         let text = text.trim();
         if text.is_empty() {
@@ -45,6 +50,15 @@ impl CredentialKind {
                 return Err(Malformed::OtherKind(Self::AnthropicKey));
             }
             Self::ClaudeOauthToken if !is_token => return Err(Malformed::Prefix("sk-ant-oat")),
+            Self::GithubToken | Self::GithubEnterpriseToken if is_token => {
+                return Err(Malformed::OtherKind(Self::ClaudeOauthToken));
+            }
+            Self::GithubToken | Self::GithubEnterpriseToken if text.starts_with("sk-ant-") => {
+                return Err(Malformed::OtherKind(Self::AnthropicKey));
+            }
+            Self::GithubToken | Self::GithubEnterpriseToken if !is_github(text) => {
+                return Err(Malformed::Prefix("ghp_ or github_pat_"));
+            }
             _ => {}
         }
         if text.len() < SHORTEST {
@@ -54,8 +68,30 @@ impl CredentialKind {
     }
 }
 
+/// Whether a word looks like a key or token of the usual makers, known to us or not: such a word is never published.
+pub(crate) fn looks_secret(word: &str) -> bool {
+    const PREFIXES: [&str; 17] = [
+        "sk-", "ghr_", "glpat-", "gldt-", "xoxb-", "xoxp-", "xoxa-", "xapp-", "npm_", "pypi-", "dop_v1_", "hf_",
+        "AKIA", "ASIA", "AIza", "rk_live_", "sk_live_",
+    ];
+    let is_word = word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    let has_digit = word.bytes().any(|byte| byte.is_ascii_digit());
+    let is_known = PREFIXES.iter().chain(&GITHUB).any(|prefix| word.starts_with(prefix));
+    // A signed token: three parts, of which the first two are JSON in base 64.
+    let is_signed = word.starts_with("eyJ") && word.split('.').count() == 3 && word.contains(".eyJ");
+    is_word && word.len() >= SHORTEST && ((is_known && has_digit) || is_signed)
+}
+
+/// Whether GitHub could have made this token.
+fn is_github(text: &str) -> bool {
+    let is_old = text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_old || GITHUB.iter().any(|prefix| text.starts_with(prefix))
+}
+
 fn name(kind: CredentialKind) -> &'static str {
     match kind {
+        CredentialKind::GithubToken => "GitHub token",
+        CredentialKind::GithubEnterpriseToken => "GitHub Enterprise token",
         CredentialKind::AnthropicKey => "Anthropic API key",
         CredentialKind::ClaudeOauthToken => "OAuth token of a Claude subscription",
     }
@@ -66,8 +102,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_looks_like_a_secret_is_told_from_words() {
+        for secret in [
+            "sk-ant-api03-0123456789abc",
+            "ghp_0123456789abcdefghij",
+            "AKIA0123456789ABCDEF",
+            "eyJhbGciOiJI.eyJzdWIiOiIx.c2lnbmF0dXJl",
+            "glpat-0123456789abcdefghij",
+        ] {
+            assert!(looks_secret(secret), "{secret}");
+        }
+        for word in [
+            "sk-learn",
+            "ghp_",
+            "npm_config_registry_setting",
+            "a-plain-but-rather-long-word-1",
+            "hf_hub_download_files",
+        ] {
+            assert!(!looks_secret(word), "{word}");
+        }
+    }
+
+    #[test]
     fn mistakes_of_copying_are_named() {
-        use CredentialKind::{AnthropicKey, ClaudeOauthToken};
+        use CredentialKind::{AnthropicKey, ClaudeOauthToken, GithubEnterpriseToken, GithubToken};
         let (key, token) = ("sk-ant-api03-0123456789", "sk-ant-oat01-0123456789");
         for (kind, text, mistake) in [
             (AnthropicKey, " \n", Malformed::Empty),
@@ -79,11 +137,27 @@ mod tests {
             (AnthropicKey, token, Malformed::OtherKind(ClaudeOauthToken)),
             (ClaudeOauthToken, key, Malformed::OtherKind(AnthropicKey)),
             (ClaudeOauthToken, "0123456789012345678901234", Malformed::Prefix("sk-ant-oat")),
+            (GithubToken, key, Malformed::OtherKind(AnthropicKey)),
+            (GithubEnterpriseToken, token, Malformed::OtherKind(ClaudeOauthToken)),
+            (GithubToken, "ghp_0123", Malformed::TooShort),
+            (GithubToken, "ghr_0123456789012345678901234567", Malformed::Prefix("ghp_ or github_pat_")),
+            (GithubToken, "0123456789abcdef", Malformed::Prefix("ghp_ or github_pat_")),
         ] {
             assert_eq!(kind.check(text).unwrap_err(), mistake, "{text:?}");
         }
         assert_eq!(AnthropicKey.check(&format!(" {key}\n")).unwrap().expose(), key);
         assert_eq!(ClaudeOauthToken.check(token).unwrap().expose(), token);
+        for text in [
+            "ghp_0123456789abcdefghij",
+            "github_pat_0123456789_abc",
+            "gho_0123456789abcdefghij",
+            "ghs_0123456789abcdefghij",
+            "0123456789abcdef0123456789ABCDEF01234567",
+        ] {
+            for kind in [GithubToken, GithubEnterpriseToken] {
+                assert_eq!(kind.check(text).unwrap().expose(), text);
+            }
+        }
         let words = Malformed::OtherKind(ClaudeOauthToken).to_string();
         assert_eq!(words, "this is an OAuth token of a Claude subscription: it belongs into that field");
     }

@@ -20,6 +20,7 @@ mod deliver;
 mod mirror;
 mod parcel;
 pub mod restore;
+pub mod push;
 mod sample;
 mod source;
 mod vault;

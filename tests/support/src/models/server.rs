@@ -3,13 +3,11 @@
 use std::{
     collections::HashMap,
     io::Read,
-    net::{Ipv4Addr, SocketAddr},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    thread::JoinHandle,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
     time::{Duration, UNIX_EPOCH},
 };
 
-use anyhow::Context;
 use axum::{
     Router,
     body::{Body, Bytes},
@@ -20,13 +18,13 @@ use axum::{
 use futures_util::stream;
 use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, sync::oneshot};
 
 use super::{
     anthropic::{self, Answer, Piece},
     conversation::Conversation,
     scenario::{self, UsageServed},
 };
+use crate::serving::{Serving, held};
 
 /// How a server is started.
 #[derive(Clone, Copy, Debug)]
@@ -83,10 +81,8 @@ pub struct KeySeen {
 /// A running server.
 #[derive(Debug)]
 pub struct ModelServer {
-    address: SocketAddr,
+    serving: Serving,
     memory: Arc<Memory>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
@@ -104,35 +100,18 @@ impl ModelServer {
     }
 
     pub fn start_with(options: Options) -> anyhow::Result<Self> {
-        // Nothing here waits, so that a test may call it from within a runtime of its own.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, options.port))
-            .with_context(|| format!("could not listen on port {}", options.port))?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
         let memory = Arc::new(Memory { options, requests: Mutex::default(), flaky: Mutex::default() });
         let router = Router::new().fallback(answer).layer(DefaultBodyLimit::disable()).with_state(Arc::clone(&memory));
-        let (stop, stopped) = oneshot::channel();
-        let thread = std::thread::Builder::new().name("scripted-models".to_owned()).spawn(move || {
-            // Dropping the runtime ends every connection, the silent ones too.
-            runtime.block_on(async {
-                let listener = TcpListener::from_std(listener).expect("the runtime takes sockets");
-                tokio::select! {
-                    _ = axum::serve(listener, router) => {}
-                    _ = stopped => {}
-                }
-            });
-        })?;
-        Ok(ModelServer { address, memory, stop: Some(stop), thread: Some(thread) })
+        Ok(ModelServer { serving: Serving::start("scripted-models", options.port, |_| router)?, memory })
     }
 
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.serving.address()
     }
 
     /// The base URL for an agent.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("http://{}", self.address())
     }
 
     /// The base URL with which every request follows `scenario`, unless a message names another.
@@ -151,21 +130,8 @@ impl ModelServer {
     }
 
     /// Waits until the server ends, that is for ever: for the program.
-    pub fn wait(mut self) {
-        if let Some(thread) = self.thread.take() {
-            _ = thread.join(); // It ends by a panic at worst, and that is printed.
-        }
-    }
-}
-
-impl Drop for ModelServer {
-    fn drop(&mut self) {
-        if let Some(stop) = self.stop.take() {
-            _ = stop.send(()); // The thread may have ended by itself.
-        }
-        if let Some(thread) = self.thread.take() {
-            _ = thread.join();
-        }
+    pub fn wait(self) {
+        self.serving.wait();
     }
 }
 
@@ -188,11 +154,6 @@ impl Memory {
         *seen += 1;
         *seen <= 2
     }
-}
-
-/// A panic elsewhere must not hide what was seen.
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn answer(

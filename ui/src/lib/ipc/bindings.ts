@@ -120,7 +120,7 @@ export type Credential = {
 };
 
 /**  A key a person can store. */
-export type CredentialKind = "anthropic_key" | "claude_oauth_token";
+export type CredentialKind = "anthropic_key" | "claude_oauth_token" | "github_token" | "github_enterprise_token";
 
 export type Delivery = "queued" | "delivered";
 
