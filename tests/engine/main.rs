@@ -12,6 +12,9 @@ mod bad_input;
 mod canary;
 #[cfg(test)]
 #[cfg(target_os = "linux")]
+mod checkpoints;
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod courier;
 #[cfg(test)]
 mod gateway;

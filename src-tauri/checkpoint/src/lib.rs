@@ -4,6 +4,7 @@
 //! that shows it the workspace read-only, the vault, and nothing else, and it has a limit of time. The engine uses the
 //! library for the request and the answer.
 
+pub mod jail;
 pub mod limits;
 pub mod request;
 pub mod take;

@@ -3,7 +3,7 @@
 
 use std::{
     env,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -49,11 +49,21 @@ pub fn default_home() -> Option<PathBuf> {
     Some(data.join(NAME))
 }
 
-/// The keeper comes beside whatever program this is.
+/// The keeper as it comes with the app.
 fn keeper() -> PathBuf {
-    let name = if cfg!(windows) { "courier-keeper.exe" } else { "courier-keeper" };
-    let beside = |folder: &Path| folder.join(name);
-    env::current_exe().ok().and_then(|program| program.parent().map(beside)).unwrap_or_else(|| PathBuf::from(name))
+    beside("courier-keeper")
+}
+
+/// The worker that takes checkpoints, as it comes with the app.
+pub fn checkpoint_worker() -> PathBuf {
+    beside("courier-checkpoint")
+}
+
+/// Our other programs come beside whatever program this is.
+fn beside(name: &str) -> PathBuf {
+    let name = format!("{name}{}", env::consts::EXE_SUFFIX);
+    let place = env::current_exe().ok().and_then(|program| program.parent().map(|folder| folder.join(&name)));
+    place.unwrap_or_else(|| PathBuf::from(name))
 }
 
 fn find_in(path: &str, program: &str) -> Option<PathBuf> {

@@ -172,7 +172,7 @@ impl From<work::Error> for Error {
             E::BadBranchName(_) => (Code::Invalid, "Use letters, digits, dashes and slashes."),
             E::Remote { .. } => (Code::Network, "Check the address and the connection, and that you may read it."),
             full if full.is_disk_full() => (Code::DiskFull, "Make room on the disk, then try again."),
-            E::DiskFull | E::Git(_) | E::Io { .. } => (Code::Internal, ""),
+            E::DiskFull | E::Git(_) | E::Io { .. } | E::Worker(_) => (Code::Internal, ""),
         };
         Self::new(code, error.to_string(), detail)
     }

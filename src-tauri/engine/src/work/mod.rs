@@ -5,9 +5,11 @@
 //! nothing an agent does can reach the mirror. A workspace that an agent has touched is never opened as a repository
 //! here: its configuration is the agent's.
 
+pub mod checkpoint;
 mod mirror;
 mod sample;
 mod source;
+mod worker;
 mod workspace;
 
 use std::path::PathBuf;
@@ -15,6 +17,7 @@ use std::path::PathBuf;
 pub use mirror::{Branches, Mirror};
 pub use sample::create as create_sample;
 pub use source::Source;
+pub use worker::{Worker, WorkerError};
 pub use workspace::{Workspace, branch_name, check_branch};
 
 /// Why git did not do what it was asked.
@@ -44,6 +47,8 @@ pub enum Error {
     Remote { address: String, message: String },
     #[error("the disk is full")]
     DiskFull,
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
     #[error("git: {0}")]
     Git(#[from] git2::Error),
     #[error("{path}: {source}")]
