@@ -12,6 +12,9 @@ mod bad_input;
 mod canary;
 #[cfg(test)]
 #[cfg(target_os = "linux")]
+mod checkpoints;
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod courier;
 #[cfg(test)]
 mod forge;
@@ -27,6 +30,7 @@ mod prove;
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod pull_request;
+#[cfg(test)]
 #[cfg(unix)]
 mod push;
 #[cfg(test)]

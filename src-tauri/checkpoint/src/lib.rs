@@ -5,6 +5,7 @@
 //! library for the request and the answer.
 
 pub mod bring;
+pub mod jail;
 pub mod limits;
 pub mod request;
 pub mod take;

@@ -3,7 +3,7 @@
 
 use std::{
     env,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -24,9 +24,9 @@ pub fn config(home: PathBuf) -> Config {
         path: path.clone(),
     };
     let bubblewrap = path.as_deref().and_then(|path| find_in(path, "bwrap"));
-    let local = Local::new(beside("courier-keeper"), bubblewrap, home.clone());
+    let local = Local::new(beside("courier-keeper"), bubblewrap.clone(), home.clone());
     Config {
-        host: Host::new(home, Arc::new(Keychain), person),
+        host: Host::new(home, Arc::new(Keychain), person).with_checkpoints(beside("courier-checkpoint"), bubblewrap),
         clock: Arc::new(SystemClock),
         providers: vec![Arc::new(local)],
     }

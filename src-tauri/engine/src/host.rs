@@ -20,7 +20,7 @@ use crate::{
     secrets::{self, CredentialKind, Secret, Secrets, SessionOnly},
     settings::Settings,
     store::SandboxError,
-    work::{Checkpoints, Mirror, Vault},
+    work::{self, Checkpoints, Mirror, Vault, Worker, WorkerError, checkpoint::Limits},
 };
 
 /// How long the person's login shell may take to say its PATH.
@@ -52,6 +52,8 @@ pub struct Host {
     found: Mutex<HashMap<AgentKind, Known>>,
     mirrors: Mutex<HashMap<ProjectId, Mirror>>,
     vaults: Mutex<HashMap<ProjectId, Vault>>,
+    checkpointer: Option<(PathBuf, Option<PathBuf>)>,
+    worker: OnceCell<Worker>,
 }
 
 /// An agent's program, ready to run.
@@ -90,6 +92,8 @@ impl Host {
             found: Mutex::default(),
             mirrors: Mutex::default(),
             vaults: Mutex::default(),
+            checkpointer: None,
+            worker: OnceCell::new(),
         }
     }
 
@@ -112,14 +116,25 @@ impl Host {
         vaults.entry(project).or_insert_with(|| Vault::at(path(), mirror)).clone()
     }
 
-    /// What takes checkpoints into a project's vault; what it remembers of a workspace is kept in `private`.
-    pub(crate) fn checkpoints(&self, project: ProjectId, private: PathBuf) -> Checkpoints {
-        Checkpoints { vault: self.vault(project), private }
+    /// With the program that takes checkpoints, and what makes it a jail.
+    #[must_use]
+    pub fn with_checkpoints(self, program: PathBuf, bubblewrap: Option<PathBuf>) -> Self {
+        Self { checkpointer: Some((program, bubblewrap)), ..self }
     }
 
-    /// With the program that takes checkpoints.
-    pub fn with_checkpoints(self, _program: PathBuf, _bubblewrap: Option<PathBuf>) -> Self {
-        self
+    /// What takes checkpoints into a project's vault; what it remembers of each workspace is kept in `private`.
+    ///
+    /// # Errors
+    /// `Worker` where the program is missing, `Io` where it cannot be copied.
+    pub(crate) async fn checkpoints(&self, project: ProjectId, private: PathBuf) -> Result<Checkpoints, work::Error> {
+        let worker = self.worker.get_or_try_init(|| async {
+            let (program, bubblewrap) = self.checkpointer.clone().ok_or_else(WorkerError::missing)?;
+            let copies = self.home.join("workers");
+            let installing = tokio::task::spawn_blocking(move || Worker::install(&program, &copies, bubblewrap));
+            installing.await.map_err(|_| WorkerError::missing())?
+        });
+        let worker = worker.await?.clone();
+        Ok(Checkpoints { worker, vault: self.vault(project), private, limits: Limits::default() })
     }
 
     /// The keys of hosts that the person knows, for SSH.

@@ -60,7 +60,8 @@ impl Objects {
         self.odb.exists(id)
     }
 
-    /// Writes an object unless it is there; adds it to `written` if it was not.
+    /// Writes an object unless it is there. Adds it to `written`, what must be durable: also one that is there already,
+    /// since whoever wrote it may have been killed before that.
     pub fn write(&self, kind: Kind, bytes: &[u8], written: &mut Vec<ObjectId>) -> Result<ObjectId, Failure> {
         let id = hash(kind, bytes)?;
         self.write_as(id, kind, bytes, written)?;
@@ -69,9 +70,10 @@ impl Objects {
 
     pub fn write_as(&self, id: ObjectId, kind: Kind, bytes: &[u8], written: &mut Vec<ObjectId>) -> Result<(), Failure> {
         if !self.has(&id) {
-            self.loose
-                .write_buf_with_known_id(kind, bytes, id)
-                .map_err(|error| failure("write an object", error))?;
+            let write = self.loose.write_buf_with_known_id(kind, bytes, id);
+            write.map_err(|error| failure("write an object", error))?;
+            written.push(id);
+        } else if self.loose.contains(&id) {
             written.push(id);
         }
         Ok(())
@@ -103,6 +105,9 @@ impl Objects {
     }
 
     fn flush_files(&self, written: &[ObjectId]) -> io::Result<()> {
+        if written.is_empty() {
+            return Ok(());
+        }
         #[cfg(target_os = "linux")]
         if written.len() > FEW {
             use std::os::fd::AsRawFd;
@@ -151,6 +156,8 @@ fn name(text: &str) -> BString {
 pub(super) struct Reference {
     folder: PathBuf,
     name: String,
+    /// Not among the references: nobody is to take it for one, or for a lock that somebody left.
+    draft: PathBuf,
 }
 
 impl Reference {
@@ -166,6 +173,7 @@ impl Reference {
             ["refs", "courier", sandbox, name] if [sandbox, name].into_iter().all(is_plain) => Ok(Self {
                 folder: vault.join("refs").join("courier").join(sandbox),
                 name: (*name).to_owned(),
+                draft: vault.join(format!("checkpoint.{sandbox}.{name}")),
             }),
             _ => Err(Failure::new(Cause::BadRequest, format!("make a reference of {text:?}"))),
         }
@@ -173,14 +181,14 @@ impl Reference {
 
     /// Makes it, whole or not at all; one of this name that is there already names the new commit then.
     pub fn write(&self, commit: ObjectId) -> Result<(), Failure> {
-        let draft = self.folder.join(format!(".{}.lock", self.name)); // Git lists neither names like this nor that.
+        let draft = &self.draft;
         let write = || {
             fs::create_dir_all(&self.folder)?;
-            let mut file = File::create(&draft)?;
+            let mut file = File::create(draft)?;
             writeln!(file, "{commit}")?;
             file.sync_all()?;
             drop(file);
-            fs::rename(&draft, self.folder.join(&self.name))?;
+            fs::rename(draft, self.folder.join(&self.name))?;
             if cfg!(unix) {
                 let above = self.folder.ancestors().skip(1).take(2);
                 for folder in std::iter::once(self.folder.as_path()).chain(above) {
@@ -190,7 +198,7 @@ impl Reference {
             Ok(())
         };
         write().map_err(|error: io::Error| {
-            _ = fs::remove_file(&draft);
+            _ = fs::remove_file(draft);
             failure("write the reference", error)
         })
     }

@@ -402,12 +402,13 @@ impl<'a> Walker<'a> {
         let (bytes, mode) = match look.kind {
             Kind::Link => (bytes, Mode::SYMLINK),
             _ => {
+                let stored_mode = before.map(|entry| entry.mode);
                 let stored = before.filter(|entry| entry.mode.contains(Mode::FILE)).map(|entry| entry.id);
                 let objects = &self.objects;
                 let mut before = |buffer: &mut Vec<u8>| contents::stored(objects, stored?, buffer);
                 let attributed = within.attributed.as_ref();
                 let converted = self.attributes.convert(attributed, path.as_ref(), bytes, &mut before);
-                (converted, mode(look.kind, before_mode(tracked.map(|at| shared.entry(at)))))
+                (converted, mode(look.kind, stored_mode))
             }
         };
         let id = super::objects::hash(objs::Kind::Blob, &bytes)?;
@@ -453,10 +454,6 @@ impl Within<'_> {
     fn is_ignored(&self, path: &BStr, is_folder: bool) -> bool {
         self.job.is_ignored || Ignored::is(self.ignored.as_ref(), path, is_folder)
     }
-}
-
-fn before_mode(entry: Option<&Entry>) -> Option<Mode> {
-    entry.map(|entry| entry.mode)
 }
 
 /// Where files have no executable bit, what was recorded stays.

@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::world::{Judge, World, nested, write};
+use super::world::{Judge, World, git, write};
 
 const NAMES: &[&[u8]] = &[
     b"a", b"b", b"c.txt", b"dir", b"sub", b"build", b"x y", b"gr\xc3\xb6\xc3\x9fe", b"#hash", b"!bang", b"-dash",
@@ -62,11 +62,30 @@ impl Chance {
 /// Somebody at work in a folder.
 struct Agent {
     root: PathBuf,
+    /// A repository with two commits, to be copied.
+    template: PathBuf,
     chance: Chance,
     done: Vec<String>,
+    /// The time the last file that was written has. Git compares whole seconds, and looks again into what is as young as
+    /// its index; so each file gets a second of its own, long ago.
+    time: u64,
 }
 
 impl Agent {
+    fn write(&mut self, path: &Path, bytes: &[u8]) -> bool {
+        if is_link(path) || fs::write(path, bytes).is_err() {
+            return false;
+        }
+        self.date(path);
+        true
+    }
+
+    fn date(&mut self, path: &Path) {
+        self.time += 1;
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(self.time);
+        fs::File::open(path).unwrap().set_modified(time).unwrap();
+    }
+
     fn path(&mut self) -> PathBuf {
         let mut path = self.root.clone();
         for _ in 0..=self.chance.below(3) {
@@ -112,11 +131,11 @@ impl Agent {
             0..=4 => {
                 let (path, bytes) = (self.path(), self.chance.of(CONTENTS).to_vec());
                 let is_made = path.parent().is_some_and(|parent| fs::create_dir_all(parent).is_ok());
-                is_made && !is_link(&path) && fs::write(&path, bytes).is_ok()
+                is_made && self.write(&path, &bytes)
             }
             5 | 6 => self.existing().is_some_and(|path| {
                 let bytes = self.chance.of(CONTENTS).to_vec();
-                !is_link(&path) && path.is_file() && fs::write(&path, bytes).is_ok()
+                path.is_file() && self.write(&path, &bytes)
             }),
             7 => self.existing().is_some_and(|path| remove(&path)),
             8 | 9 => {
@@ -134,22 +153,21 @@ impl Agent {
             }
             12 | 13 => {
                 let (folder, lines) = (self.folder(), self.lines(IGNORED));
-                fs::write(folder.join(".gitignore"), lines).is_ok()
+                self.write(&folder.join(".gitignore"), &lines)
             }
             14 => {
                 let (folder, lines) = (self.folder(), self.lines(ATTRIBUTES));
-                fs::write(folder.join(".gitattributes"), lines).is_ok()
+                self.write(&folder.join(".gitattributes"), &lines)
             }
             _ => {
                 let path = self.path();
                 let is_new = fs::symlink_metadata(&path).is_err();
                 let is_made = is_new && fs::create_dir_all(&path).is_ok();
                 if is_made {
-                    let head = format!("{:040x}\n", self.chance.next() | 1);
-                    let by_name = self.chance.below(2) == 0;
-                    nested(&path, if by_name { "ref: refs/heads/main\n" } else { &head });
-                    if by_name {
-                        write(&path.join(".git/refs/heads/main"), head.as_bytes());
+                    copy(&self.template, &path);
+                    if self.chance.below(2) == 0 {
+                        let head = fs::read(path.join(".git/refs/heads/other")).unwrap();
+                        fs::write(path.join(".git/HEAD"), head).unwrap();
                     }
                     write(&path.join("within"), b"not taken\n");
                 }
@@ -157,6 +175,30 @@ impl Agent {
             }
         };
         self.done.push(format!("{what}{}", if did { "" } else { " (nothing)" }));
+    }
+}
+
+/// Git looks into repositories within that it knows, so they must be real.
+fn template(world: &World) -> PathBuf {
+    let path = world.path("template");
+    fs::create_dir(&path).unwrap();
+    git(&path, &["init", "-q", "--initial-branch=main", "--template="]);
+    git(&path, &["commit", "-q", "--allow-empty", "-m", "One"]);
+    git(&path, &["branch", "other"]);
+    git(&path, &["commit", "-q", "--allow-empty", "-m", "Two"]);
+    path
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
     }
 }
 
@@ -183,10 +225,16 @@ fn compare(agents: usize, seed: u64) -> usize {
     ];
     let mut count = 0;
     for agent in 0..agents {
-        let world = World::new(base);
-        let judge = Judge::new(&world);
+        let world = World::unseeded(base);
         let chance = Chance(seed.wrapping_add(agent as u64));
-        let mut agent = Agent { root: world.workspace(), chance, done: Vec::new() };
+        let template = template(&world);
+        let mut agent =
+            Agent { root: world.workspace(), template, chance, done: Vec::new(), time: 1_000_000_000 };
+        for (name, _) in base {
+            agent.date(&world.workspace().join(name));
+        }
+        world.seed();
+        let judge = Judge::new(&world);
         for round in 0..ROUNDS {
             for _ in 0..=agent.chance.below(8) {
                 agent.act();

@@ -190,7 +190,9 @@ impl From<work::Error> for Error {
             E::TooLarge { .. } => (Code::Invalid, "Open it outside the app."),
             E::Remote { .. } => (Code::Network, "Check the address and the connection, and that you may read it."),
             full if full.is_disk_full() => (Code::DiskFull, "Make room on the disk, then try again."),
-            E::DiskFull | E::BadName(_) | E::NoSuchCommit(_) | E::Git(_) | E::Io { .. } => (Code::Internal, ""),
+            E::DiskFull | E::BadName(_) | E::NoSuchCommit(_) | E::Git(_) | E::Io { .. } | E::Worker(_) => {
+                (Code::Internal, "")
+            }
         };
         Self::new(code, error.to_string(), detail)
     }

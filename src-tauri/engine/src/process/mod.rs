@@ -1,5 +1,7 @@
 //! Starting programs.
 
+mod install;
 mod spawn;
 
+pub(crate) use install::install;
 pub(crate) use spawn::{helper, outliving};

@@ -30,7 +30,7 @@ use crate::{
     model::{Clock, ProviderKind, SandboxId},
     provider::Provider,
     store::{SandboxRow, Store},
-    work::Checkpoints,
+    work::{self, Checkpoints},
 };
 
 /// What every actor works with.
@@ -55,8 +55,8 @@ impl Surroundings {
     }
 
     /// What takes a sandbox's checkpoints.
-    pub(crate) fn checkpoints(&self, row: &SandboxRow) -> Checkpoints {
-        self.host.checkpoints(row.project, self.directory(row.id).join("checkpoint"))
+    pub(crate) async fn checkpoints(&self, row: &SandboxRow) -> Result<Checkpoints, work::Error> {
+        self.host.checkpoints(row.project, self.host.home().join("checkpoints")).await
     }
 
     /// A sandbox's own folder.

@@ -195,7 +195,8 @@ async fn clone(around: &Surroundings, row: &SandboxRow, directory: PathBuf) -> R
     })
     .await?;
     // Only makes the first checkpoint cheap.
-    if let Err(error) = around.checkpoints(row).seed(row.id, &workspace, &base.to_string()).await {
+    let seeding = async { around.checkpoints(row).await?.seed(row.id, &workspace, base).await };
+    if let Err(error) = seeding.await {
         tracing::warn!(sandbox = %row.id, %error, "what the clone holds could not be noted");
     }
     Ok(base.to_string())
@@ -231,20 +232,23 @@ async fn uncommitted(around: &Surroundings, row: &SandboxRow, base: Oid) -> Resu
             remedy: "Begin from the branch that is checked out there, or without your changes.".to_owned(),
         });
     }
-    let private = around.directory(row.id).join("begin");
     let taking = Taking {
         sandbox: row.id,
-        name: "begin".to_owned(),
-        workspace: folder,
-        base: base.to_string(),
+        name: "begin",
+        workspace: &folder,
+        base,
         head: None,
-        message: "What was not committed when the sandbox began\n".to_owned(),
-        author: (AUTHOR.0.to_owned(), AUTHOR.1.to_owned()),
-        at: row.created_at,
+        message: "What was not committed when the sandbox began\n",
+        author: AUTHOR,
+        at: row.created_at.millis().div_euclid(1000),
     };
-    let taken = around.host.checkpoints(row.project, private).take(taking).await;
-    let taken = taken.map_err(|error| not_cloned(&error))?;
-    Oid::from_str(&taken.commit).map_err(|error| not_cloned(&error.into()))
+    let take = async {
+        let checkpoints = around.host.checkpoints(row.project, around.host.home().join("checkpoints/begin")).await?;
+        let taken = checkpoints.take(&taking).await?;
+        checkpoints.forget(row.id).await?;
+        Ok(taken.commit)
+    };
+    take.await.map_err(|error| not_cloned(&error))
 }
 
 /// The checkpoint a sandbox begins from.

@@ -115,17 +115,20 @@ pub(crate) async fn save(
         }
         _ => known,
     };
+    let message = format!("Checkpoint of \u{201c}{}\u{201d}\n\nSandbox: {id}\n", row.title);
+    let author = author(&settings);
+    let oid = |text: &str| Oid::from_str(text).map_err(work::Error::from);
     let taking = work::Taking {
         sandbox: id,
-        name: name.clone(),
-        workspace: places.workspace,
-        base: row.base_commit.clone(),
-        head: Some(head.clone()),
-        message: format!("Checkpoint of \u{201c}{}\u{201d}\n\nSandbox: {id}\n", row.title),
-        author: author(&settings),
-        at: now,
+        name: &name,
+        workspace: &places.workspace,
+        base: oid(&row.base_commit)?,
+        head: Some(oid(&head)?),
+        message: &message,
+        author: (&author.0, &author.1),
+        at: now.millis().div_euclid(1000),
     };
-    let taken = around.checkpoints(row).take(taking).await?;
+    let taken = around.checkpoints(row).await?.take(&taking).await?;
     let turn = match occasion {
         Occasion::Turn { number } => Some(*number),
         Occasion::Paused | Occasion::Ending | Occasion::Quit | Occasion::Asked => None,
@@ -135,8 +138,8 @@ pub(crate) async fn save(
         sandbox: id,
         name,
         turn,
-        commit: taken.commit,
-        tree: taken.tree,
+        commit: taken.commit.to_string(),
+        tree: taken.tree.to_string(),
         head,
         files_changed: u32::try_from(taken.files_changed).unwrap_or(u32::MAX),
         skipped: taken.skipped.into_iter().map(|one| Skipped { path: one.path, why: why(one.why).to_owned() }).collect(),
@@ -246,8 +249,11 @@ async fn bring_commits(
             Told::Head { commit, has_bundle, .. } => {
                 let bundle = has_bundle.then(|| bundle.to_owned());
                 let verified = vec![row.base_commit.clone(), known.to_owned()];
-                let brought = around.checkpoints(row).bring_in(row.id, bundle, commit, verified).await;
-                brought.map(|brought| brought.head).map_err(|error| error.to_string())
+                let brought = async {
+                    let checkpoints = around.checkpoints(row).await?;
+                    checkpoints.bring_in(row.id, (bundle, &places.home), commit, verified).await
+                };
+                brought.await.map(|brought| brought.head).map_err(|error| error.to_string())
             }
         }
     };

@@ -15,15 +15,16 @@ mod branch;
 pub mod bundle;
 pub mod changes;
 mod checkout;
-mod checkpoint;
+pub mod checkpoint;
 mod deliver;
 mod mirror;
 mod parcel;
-pub mod restore;
 pub mod push;
+pub mod restore;
 mod sample;
 mod source;
 mod vault;
+mod worker;
 mod workspace;
 mod writer;
 
@@ -37,6 +38,7 @@ pub use mirror::{Branches, Mirror};
 pub use sample::create as create_sample;
 pub use source::Source;
 pub use vault::{SandboxRef, Vault};
+pub use worker::{Worker, WorkerError};
 pub use workspace::{Begin, Workspace, branch_name, check_branch};
 pub use writer::Writing;
 
@@ -80,6 +82,8 @@ pub enum Error {
     NoSuchFile(String),
     #[error("the disk is full")]
     DiskFull,
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
     #[error("git: {0}")]
     Git(#[from] git2::Error),
     #[error("{path}: {source}")]

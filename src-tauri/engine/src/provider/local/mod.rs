@@ -9,7 +9,6 @@
 //! one, with the running time its spec names.
 
 mod follow;
-mod install;
 mod jail;
 mod keeper;
 mod run;
@@ -38,6 +37,7 @@ use super::{
 use crate::{
     agent::{EnvValue, KeyHeader, Process},
     model::{NetworkMode, OnTimeout, ProviderKind, SandboxId, TurnId},
+    process::install,
 };
 
 /// How long an interrupted agent has between TERM and KILL.
@@ -89,7 +89,8 @@ impl Local {
         let prepare = async || {
             let jail = probe(self.bubblewrap.as_deref()).await?;
             let (program, keepers) = (self.program.clone(), self.data.join("keepers"));
-            let keeper = blocking(move || install::install(&program, &keepers)).await?;
+            let install = move || install(&program, &keepers).map_err(|(path, source)| unreadable(&path, source));
+            let keeper = blocking(install).await?;
             Ok(Prepared { keeper, jail })
         };
         self.prepared.get_or_try_init(prepare).await

@@ -1,22 +1,28 @@
-//! The keeper that is run is a copy under app data: it must be there when the app's own is not any more (an AppImage's
-//! mount, a version that was replaced), and a running one must not be changed by an update.
+//! A program of ours that is run is a copy under app data: it must be there when the app's own is not any more (an
+//! AppImage's mount, a version that was replaced), and a running one must not be changed by an update.
 
 use std::{
     fs, io,
     path::{Path, PathBuf},
 };
 
-use super::{Error, unreadable};
-
-/// Copies the keeper to a folder named after its version and contents, unless it is there; returns the copy.
-pub(super) fn install(program: &Path, keepers: &Path) -> Result<PathBuf, Error> {
-    let bytes = fs::read(program).map_err(|source| unreadable(program, source))?;
-    let folder = keepers.join(format!("{}-{:016x}", env!("CARGO_PKG_VERSION"), digest(&bytes)));
-    let copy = folder.join("courier-keeper");
+/// Copies a program to a folder named after its version and contents, unless it is there; returns the copy.
+///
+/// # Errors
+/// The path that could not be read or written, and why.
+pub(crate) fn install(program: &Path, copies: &Path) -> Result<PathBuf, (PathBuf, io::Error)> {
+    let at = |path: &Path| {
+        let path = path.to_owned();
+        move |source| (path, source)
+    };
+    let bytes = fs::read(program).map_err(at(program))?;
+    let name = program.file_name().ok_or_else(|| at(program)(io::ErrorKind::InvalidFilename.into()))?;
+    let folder = copies.join(format!("{}-{:016x}", env!("CARGO_PKG_VERSION"), digest(&bytes)));
+    let copy = folder.join(name);
     if fs::metadata(&copy).is_ok_and(|found| found.len() == bytes.len() as u64) {
         return Ok(copy);
     }
-    write(&folder, &copy, &bytes).map_err(|source| unreadable(&copy, source))?;
+    write(&folder, &copy, &bytes).map_err(at(&copy))?;
     Ok(copy)
 }
 
