@@ -5,4 +5,6 @@
 //! library for the request and the answer.
 
 pub mod bring;
+pub mod limits;
 pub mod request;
+pub mod take;
