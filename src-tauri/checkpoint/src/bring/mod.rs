@@ -170,18 +170,23 @@ impl Error {
     }
 }
 
-/// Takes the bundle in, whole or not at all. The caller sees to it that nobody else writes the vault meanwhile.
+/// Takes the bundle in, whole or not at all. The caller sees to it that nobody else writes for this sandbox meanwhile;
+/// what a killed worker left locked is freed.
 ///
 /// # Errors
 /// `Refused` for what the agent is to blame for, the others for what it is not; the vault is as before.
 pub fn bring_in(bringing: &Bringing) -> Result<Brought, Error> {
+    let under = &bringing.references;
+    if !under.starts_with("refs/courier/") || !git2::Reference::is_valid_name(under) {
+        return Err(Error::Failed(format!("{under:?} is no place for a checkpoint")));
+    }
     let vault = Repository::open_bare(&bringing.vault).map_err(|error| Error::git("the vault", &error))?;
     let deadline = Instant::now() + bringing.limits.time;
     let known = Known::new(&vault, bringing)?;
     let mut tips = bundle::Tips { head: None, stash: None };
     let mut commits = 0;
     if let Some(path) = &bringing.bundle {
-        let quarantine = Quarantine::new(&bringing.vault)?;
+        let quarantine = Quarantine::new(&bringing.vault, &bringing.references)?;
         let bundle = bundle::Bundle::copy(path, &quarantine, &bringing.limits)?;
         bundle.check_prerequisites(&known)?;
         tips = bundle.tips.clone();
@@ -210,8 +215,9 @@ fn known_commit(known: &Known<'_>, head: &str) -> Result<Oid, Error> {
 
 fn set(vault: &Repository, under: &str, name: &str, commit: Oid) -> Result<(), Error> {
     let reference = format!("{under}/{name}");
-    if !under.starts_with("refs/courier/") || !git2::Reference::is_valid_name(&reference) {
-        return Err(Error::Failed(format!("{reference:?} is no place for a checkpoint")));
+    match std::fs::remove_file(vault.path().join(format!("{reference}.lock"))) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(Error::io("the vault", &error)),
+        _ => {}
     }
     vault
         .reference(&reference, commit, true, "brought")

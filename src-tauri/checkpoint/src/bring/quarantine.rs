@@ -16,7 +16,7 @@ use super::{
     pack::Shape,
 };
 
-/// Removed with all that is in it when it is dropped; what a killed worker left is removed by the next.
+/// Removed with all that is in it when it is dropped; what a killed worker left is removed by the next of that sandbox.
 #[derive(Debug)]
 pub(super) struct Quarantine {
     path: PathBuf,
@@ -24,8 +24,9 @@ pub(super) struct Quarantine {
 }
 
 impl Quarantine {
-    pub fn new(vault: &Path) -> Result<Self, Error> {
-        let path = vault.join("incoming");
+    /// `name` is a reference's: what is written for it is written one after the other.
+    pub fn new(vault: &Path, name: &str) -> Result<Self, Error> {
+        let path = vault.join(format!("incoming-{}", name.replace('/', "-")));
         let failed = |error: io::Error| Error::io("the quarantine", &error);
         match fs::remove_dir_all(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),

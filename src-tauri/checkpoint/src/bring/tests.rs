@@ -107,7 +107,12 @@ impl World {
         assert_eq!(self.vault(&["for-each-ref"]), "", "nothing points anywhere");
         let vault = self.folder.path().join("vault.git");
         let packs = fs::read_dir(vault.join("objects/pack")).unwrap().count();
-        assert_eq!((packs, vault.join("incoming").exists()), (0, false), "nothing was left");
+        assert_eq!((packs, self.quarantines()), (0, 0), "nothing was left");
+    }
+
+    fn quarantines(&self) -> usize {
+        let names = fs::read_dir(self.folder.path().join("vault.git")).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_string_lossy().starts_with("incoming")).count()
     }
 
     fn refusal(&self) -> Refusal {
@@ -137,7 +142,7 @@ fn what_an_agent_committed_comes_in_whole() {
     assert_eq!(world.vault(&["log", "--format=%s", "--max-count=2", "refs/courier/a/head"]), "Two\nOne");
     world.vault(&["fsck", "--strict", "--full"]);
     assert_eq!(world.vault(&["show", &format!("{head}:new.txt")]), "one");
-    assert!(!world.folder.path().join("vault.git/incoming").exists());
+    assert_eq!(world.quarantines(), 0);
 
     // The next one builds on what came before, and on nothing of a third.
     world.write("new.txt", b"one\ntwo\n");
@@ -427,6 +432,21 @@ fn a_pack_that_takes_too_long_is_given_up() {
     let limits = Limits { time: Duration::ZERO, ..Limits::default() };
     assert_eq!(bring_in(&Bringing { limits, ..world.bringing() }), Err(Error::TooSlow));
     world.assert_untouched();
+}
+
+#[test]
+fn what_a_killed_worker_left_hinders_nobody() {
+    let world = World::new();
+    world.write("new.txt", b"one\n");
+    let head = world.commit("One");
+    world.bundle(&["HEAD", "--not", &world.base]);
+    let vault = world.folder.path().join("vault.git");
+    fs::create_dir_all(vault.join("incoming-refs-courier-a/objects/pack")).unwrap();
+    fs::write(vault.join("incoming-refs-courier-a/bundle"), "half").unwrap();
+    fs::create_dir_all(vault.join("refs/courier/a")).unwrap();
+    fs::write(vault.join("refs/courier/a/head.lock"), "").unwrap();
+    assert_eq!(bring_in(&world.bringing()).unwrap().head, head);
+    assert_eq!(world.quarantines(), 0);
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl Vault {
     /// `BadBranchName`; `BranchTaken` where another's name is in the way (`a` of `a/b`); `NoSuchCommit`; `DiskFull`; `Git`.
     pub fn save(&self, saving: &Saving<'_>) -> Result<Saved, Error> {
         check_branch(saving.branch)?;
-        self.write(|repository| {
+        self.write_for(saving.sandbox, |repository| {
             let saved = commit(repository, saving)?;
             repository.reference(&format!("refs/courier/{}/branch", saving.sandbox), saved.commit, true, "saved")?;
             let named = repository.reference(&format!("refs/heads/{}", saving.branch), saved.commit, true, "saved");

@@ -8,6 +8,9 @@
 //! refs/heads/<branch>             the same commit as `branch`, under the name it is pushed to
 //! ```
 //!
+//! Whatever is written for one sandbox (by the worker or here) is written one after the other, and whoever does sees to
+//! that; different sandboxes need not wait for each other, but for [`Vault::write`].
+//!
 //! No sandbox sees it. What hangs on a sandbox's references stays until [`Vault::forget`]; nothing is ever pruned.
 
 use std::{
@@ -20,7 +23,7 @@ use git2::{ErrorCode, Odb, Oid, Repository, RepositoryInitOptions, Sort};
 
 use super::{
     Error, Mirror,
-    writer::{Writer, Writing},
+    writer::{Writer, Writing, remove_locks},
 };
 use crate::model::SandboxId;
 
@@ -43,7 +46,7 @@ pub struct SandboxRef {
 impl Vault {
     /// The vault at this path, whether or not it is there yet.
     pub fn at(path: PathBuf, mirror: Mirror) -> Self {
-        Self { writer: Writer::at(path), mirror }
+        Self { writer: Writer::sparing(path, "refs/courier"), mirror }
     }
 
     pub fn path(&self) -> &Path {
@@ -54,24 +57,25 @@ impl Vault {
         &self.mirror
     }
 
-    /// Waits until nobody else writes, and makes the vault where it is missing. The turn is held while a worker writes.
+    /// Waits until nobody else writes, and makes the vault where it is missing: to be called before a worker is.
     ///
     /// # Errors
     /// `DiskFull`, `Git` or `Io`.
-    pub async fn wait_to_write(&self) -> Result<Writing, Error> {
-        let writing = self.writer.wait().await;
+    pub fn begin_writing(&self) -> Result<Writing<'_>, Error> {
+        let writing = self.writer.begin();
         self.make()?;
         Ok(writing)
     }
 
-    /// As [`wait_to_write`](Self::wait_to_write), where waiting is allowed.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn begin_writing(&self) -> Result<Writing, Error> {
-        let writing = self.writer.begin();
-        self.make()?;
-        Ok(writing)
+    /// Writes for one sandbox: what a killed worker left locked is freed.
+    pub(super) fn write_for<T>(
+        &self,
+        sandbox: SandboxId,
+        write: impl FnOnce(&Repository) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let _writing = self.begin_writing()?;
+        remove_locks(&self.path().join(format!("refs/courier/{sandbox}")), None);
+        write(&self.open()?)
     }
 
     /// Writes, one after the other.
@@ -183,7 +187,7 @@ impl Vault {
     /// `Git`.
     pub fn forget(&self, sandbox: SandboxId, branch: &str) -> Result<(), Error> {
         let made = self.commit_of(sandbox, "branch")?;
-        self.write(|repository| {
+        self.write_for(sandbox, |repository| {
             if made.is_some() && repository.refname_to_id(&format!("refs/heads/{branch}")).ok() == made {
                 repository.find_reference(&format!("refs/heads/{branch}"))?.delete()?;
             }

@@ -2,27 +2,32 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-
-use tokio::sync::{Mutex, OwnedMutexGuard};
 
 /// Who may write a bare repository of ours. A clone stands in the same queue.
 #[derive(Clone, Debug)]
 pub(super) struct Writer {
     path: PathBuf,
+    /// References others write without asking for the turn.
+    spared: Option<&'static str>,
     turn: Arc<Mutex<()>>,
 }
 
-/// The turn to write, until it is dropped. It may be held while others (a worker) write on one's behalf.
+/// The turn to write, until it is dropped.
 #[derive(Debug)]
-pub struct Writing {
-    _turn: OwnedMutexGuard<()>,
+pub struct Writing<'a> {
+    _turn: MutexGuard<'a, ()>,
 }
 
 impl Writer {
     pub fn at(path: PathBuf) -> Self {
-        Self { path, turn: Arc::default() }
+        Self { path, spared: None, turn: Arc::default() }
+    }
+
+    /// Nobody's turn but for the references in this folder, of which each has a writer of its own.
+    pub fn sparing(path: PathBuf, spared: &'static str) -> Self {
+        Self { path, spared: Some(spared), turn: Arc::default() }
     }
 
     pub fn path(&self) -> &Path {
@@ -30,30 +35,22 @@ impl Writer {
     }
 
     /// Waits for the turn, where waiting is allowed.
-    pub fn begin(&self) -> Writing {
-        self.taken(Arc::clone(&self.turn).blocking_lock_owned())
-    }
-
-    /// Waits for the turn.
-    pub async fn wait(&self) -> Writing {
-        let turn = Arc::clone(&self.turn).lock_owned().await;
-        self.taken(turn)
-    }
-
     /// The app may have been killed while it wrote: a lock that is there now is nobody's.
-    fn taken(&self, turn: OwnedMutexGuard<()>) -> Writing {
-        remove_locks(&self.path);
+    pub fn begin(&self) -> Writing<'_> {
+        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let spared = self.spared.map(|spared| self.path.join(spared));
+        remove_locks(&self.path, spared.as_deref());
         Writing { _turn: turn }
     }
 }
 
 /// Removes Git's lock files (`HEAD.lock`, `refs/heads/main.lock`; no reference's name ends so). What cannot be removed is
 /// named by the write it hinders.
-fn remove_locks(folder: &Path) {
+pub(super) fn remove_locks(folder: &Path, spared: Option<&Path>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let (name, path) = (entry.file_name(), entry.path());
         match entry.file_type() {
-            Ok(kind) if kind.is_dir() && name != "objects" => remove_locks(&path),
+            Ok(kind) if kind.is_dir() && name != "objects" && spared != Some(&path) => remove_locks(&path, spared),
             Ok(kind) if kind.is_file() && path.extension().is_some_and(|extension| extension == "lock") => {
                 _ = std::fs::remove_file(&path);
             }
