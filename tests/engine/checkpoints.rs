@@ -11,7 +11,7 @@ use std::{
 use courier_engine::{
     model::SandboxId,
     work::{
-        Error, Mirror, Source, Worker, WorkerError, Workspace,
+        Error, Mirror, Source, Vault, Worker, WorkerError, Workspace,
         checkpoint::{Checkpoints, Limits, Taken, Taking, Why},
     },
 };
@@ -36,20 +36,17 @@ impl Project {
         let origin = Repository::ordinary().unwrap();
         let sandbox = SandboxId::fresh();
         let mirror = Mirror::at(home.path().join("mirror.git"));
-        let branches = mirror.update(&Source::parse(&origin.source()).unwrap()).unwrap();
+        let branches = mirror.update(&Source::parse(&origin.source()).unwrap(), None).unwrap();
         let base = mirror.pin(&branches.default, sandbox).unwrap();
         let workspace = home.path().join("workspace");
         let base_branch = (branches.default.as_str(), base);
-        let clone = Workspace { path: &workspace, mirror: &mirror, base: base_branch, branch: "work", origin: "" };
+        let clone = Workspace { path: &workspace, mirror: &mirror, base: base_branch, branch: "work", origin: "", begin: None };
         clone.create().unwrap();
-        let vault = home.path().join("vault.git");
-        git2::Repository::init_bare(&vault).unwrap();
-        let borrowed = format!("{}\n", mirror.objects().display());
-        fs::write(vault.join("objects/info/alternates"), borrowed).unwrap();
         let worker = Worker::install(&program(), &home.path().join("workers"), bubblewrap.map(PathBuf::from)).unwrap();
         let private = home.path().join("private");
-        let mirror_objects = mirror.objects();
-        let checkpoints = Checkpoints { worker, vault, mirror_objects, private, limits: Limits::default() };
+        let vault = Vault::at(home.path().join("vault.git"), mirror);
+        vault.prepare(sandbox).unwrap();
+        let checkpoints = Checkpoints { worker, vault, private, limits: Limits::default() };
         Self { home, sandbox, base, checkpoints }
     }
 
@@ -78,7 +75,7 @@ impl Project {
 
     /// What a checkpoint has at a path.
     fn content(&self, taken: &Taken, path: &str) -> Option<Vec<u8>> {
-        let vault = git2::Repository::open_bare(&self.checkpoints.vault).unwrap();
+        let vault = git2::Repository::open_bare(self.checkpoints.vault.path()).unwrap();
         let tree = vault.find_tree(taken.tree).unwrap();
         let entry = tree.get_path(Path::new(OsStr::from_bytes(path.as_bytes()))).ok()?;
         Some(vault.find_blob(entry.id()).unwrap().content().to_vec())
@@ -107,7 +104,7 @@ async fn a_checkpoint_is_taken_in_a_jail_and_without_one() {
         assert_eq!((taken.files_changed, taken.parent), (1, project.base));
         assert_eq!(project.content(&taken, "README.md").unwrap(), b"# Changed\n");
         assert_eq!(project.content(&taken, "ignored.txt"), None);
-        let vault = git2::Repository::open_bare(&project.checkpoints.vault).unwrap();
+        let vault = git2::Repository::open_bare(project.checkpoints.vault.path()).unwrap();
         let reference = vault.find_reference(&format!("refs/courier/{}/2", project.sandbox)).unwrap();
         assert_eq!(reference.target(), Some(taken.commit));
         project.checkpoints.forget(project.sandbox).await.unwrap();
@@ -147,8 +144,8 @@ async fn the_worker_sees_the_request_and_nothing_else() {
     let arguments = courier_checkpoint::jail::arguments(
         Path::new("/usr/bin/find"),
         &courier_checkpoint::jail::Sight {
-            read: vec![project.workspace(), project.checkpoints.mirror_objects.clone()],
-            write: vec![project.checkpoints.vault.clone(), project.checkpoints.private.clone()],
+            read: vec![project.workspace(), project.checkpoints.vault.mirror().objects()],
+            write: vec![project.checkpoints.vault.path().to_owned(), project.checkpoints.private.clone()],
         },
     );
     // The same jail with another program in it, which names all that is to be seen and where it could write.
@@ -170,7 +167,7 @@ async fn the_worker_sees_the_request_and_nothing_else() {
     let writable = find(&["/", "-type", "d", "-writable", "-prune"]);
     let mut writable: Vec<&str> = writable.lines().collect();
     writable.sort_unstable();
-    let expected = [project.checkpoints.private.as_path(), project.checkpoints.vault.as_path()];
+    let expected = [project.checkpoints.private.as_path(), project.checkpoints.vault.path()];
     assert_eq!(writable, expected.map(|path| path.to_str().unwrap()));
 }
 

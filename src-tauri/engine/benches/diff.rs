@@ -39,7 +39,7 @@ fn main() {
     upstream.commit("Begin").expect("a commit");
     let place = tempfile::tempdir().expect("a folder");
     let mirror = Mirror::at(place.path().join("mirror.git"));
-    mirror.update(&Source::parse(&upstream.source()).expect("a source")).expect("a mirror");
+    mirror.update(&Source::parse(&upstream.source()).expect("a source"), None).expect("a mirror");
     let base = mirror.pin("main", SandboxId::fresh()).expect("a commit");
     let vault = Vault::at(place.path().join("vault.git"), mirror);
     let checkpoint = checkpoint(&vault, base);

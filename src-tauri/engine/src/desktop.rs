@@ -52,7 +52,7 @@ pub fn default_home() -> Option<PathBuf> {
 /// What comes beside whatever program this is.
 fn beside(name: &str) -> PathBuf {
     let name = format!("{name}{}", env::consts::EXE_SUFFIX);
-    let folder = env::current_exe().ok().and_then(|program| program.parent().map(Path::to_owned));
+    let folder = env::current_exe().ok().and_then(|program| program.parent().map(std::path::Path::to_owned));
     folder.map_or_else(|| PathBuf::from(&name), |folder| folder.join(&name))
 }
 

@@ -210,7 +210,9 @@ impl Engine {
         let id = ProjectId::fresh();
         let mirror = self.around.host.mirror(id);
         let asked = source.clone();
-        let (branches, remote_url) = blocking(move || Ok((mirror.update(&asked)?, asked.remote_url()))).await?;
+        let token = self.around.host.token_for(&address, &self.settings().await?).await.ok().flatten();
+        let (branches, remote_url) =
+            blocking(move || Ok((mirror.update(&asked, token.as_ref())?, asked.remote_url()))).await?;
         let name = name.map(str::trim).filter(|name| !name.is_empty()).map_or_else(|| source.name(), str::to_owned);
         let row = ProjectRow {
             id,

@@ -15,12 +15,13 @@ use crate::{
         Agent, Cli,
         discovery::{self, Discovery, VERSION_DEADLINE},
     },
+    forge::Forge,
     model::{AgentKind, ProjectId},
     process,
     secrets::{self, CredentialKind, Secret, Secrets, SessionOnly},
     settings::Settings,
     store::SandboxError,
-    work::{self, Checkpoints, Mirror, Vault, Worker, WorkerError, checkpoint::Limits},
+    work::{self, Checkpoints, Mirror, Vault, Worker, WorkerError, checkpoint::Limits, push::Token},
 };
 
 /// How long the person's login shell may take to say its PATH.
@@ -269,6 +270,18 @@ impl Host {
             Err(secrets::Error::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// The token for where an address leads, if one is known and stored: for fetching, for pushing, for pull requests.
+    pub(crate) async fn token_for(
+        &self,
+        address: &str,
+        settings: &Settings,
+    ) -> Result<Option<Token>, secrets::Error> {
+        let forge = Forge::of(address, settings.github_enterprise().as_ref());
+        let Some((kind, host)) = forge.credential() else { return Ok(None) };
+        let stored = self.stored(kind).await?;
+        Ok(stored.map(|stored| Token { host: host.to_owned(), secret: stored.secret }))
     }
 
     pub(crate) async fn store_credential(

@@ -6,13 +6,12 @@ use git2::Oid;
 
 use super::{Done, Work};
 use crate::{
-    forge::Forge,
     sandbox::Surroundings,
     settings::Settings,
     store::{self, Pushed, deliveries},
     work::{
         Delivered, Delivery,
-        push::{self, Change, Push, Reason, Token},
+        push::{self, Change, Push, Reason},
     },
 };
 
@@ -79,15 +78,11 @@ type Taken = Result<(String, String), Done>;
 
 async fn to_remote(around: &Surroundings, work: &Work, url: &str) -> Result<Taken, store::Error> {
     let settings = Settings::load(&around.store).await?;
-    let forge = Forge::of(url, settings.github_enterprise().as_ref());
-    let token = match forge.credential() {
-        None => None,
-        Some((kind, host)) => match around.host.stored(kind).await {
-            Ok(stored) => stored.map(|stored| Token { host: host.to_owned(), secret: stored.secret }),
-            Err(error) => {
-                return Ok(Err(Done::failed(format!("the token could not be read: {error}"), "Unlock the keychain.")));
-            }
-        },
+    let token = match around.host.token_for(url, &settings).await {
+        Ok(token) => token,
+        Err(error) => {
+            return Ok(Err(Done::failed(format!("the token could not be read: {error}"), "Unlock the keychain.")));
+        }
     };
     let branch = work.branch();
     let push = Push::new(around.host.vault(work.row.project).path(), url, branch).token(token);

@@ -101,7 +101,7 @@ async fn look_at(
         return Ok(());
     };
     let asked = match GitHub::new(host, token.secret) {
-        Ok(github) => github.changed(&look.place.1, look.tag.as_deref(), look.until.as_deref()).await,
+        Ok(github) => github.changed(&look).await,
         Err(error) => Err(error),
     };
     let now = around.clock.now();

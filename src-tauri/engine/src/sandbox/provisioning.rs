@@ -161,10 +161,13 @@ fn model_hosts(agent: &dyn Agent, base_url: Option<&str>, network: NetworkMode) 
 /// Makes the workspace; returns the commit its changes count from.
 async fn clone(around: &Surroundings, row: &SandboxRow, directory: PathBuf) -> Result<String, SandboxError> {
     let begun = begin(around, row).await?;
+    let settings = Settings::load(&around.store).await.map_err(|error| launch::internal(&error))?;
+    // One that cannot be read is said to be missing by whoever asks for it.
+    let token = around.host.token_for(&row.repository, &settings).await.ok().flatten();
     let mirror = around.host.mirror(row.project);
     let (base_of, made, begun_at, source_row) = (mirror.clone(), directory.clone(), begun.clone(), row.clone());
     let base = working(move || {
-        base_of.update(&Source::parse(&source_row.repository)?)?;
+        base_of.update(&Source::parse(&source_row.repository)?, token.as_ref())?;
         let commit = match begun_at {
             // What it changes is told from where that one began.
             Some(begun) => base_of.pin_commit(begun.base, source_row.id)?,

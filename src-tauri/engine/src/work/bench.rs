@@ -30,7 +30,7 @@ impl Bench {
         let folder = TempDir::new().unwrap();
         let source = Source::parse(&upstream.source()).unwrap();
         let mirror = Mirror::at(folder.path().join("mirror.git"));
-        mirror.update(&source).unwrap();
+        mirror.update(&source, None).unwrap();
         let base = mirror.pin("main", SandboxId::fresh()).unwrap();
         let vault = Vault::at(folder.path().join("vault.git"), mirror.clone());
         Self { upstream, source, mirror, vault, base, folder }

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::model::SandboxId;
 
-/// Takes checkpoints in one project, one after the other.
+/// Takes checkpoints in one project. Two of one sandbox must not be taken at once; of different ones they may.
 #[derive(Clone, Debug)]
 pub struct Checkpoints {
     pub worker: Worker,
@@ -78,7 +78,7 @@ impl Checkpoints {
     /// # Errors
     /// `DiskFull`, `Io` or `Worker`.
     pub async fn seed(&self, sandbox: SandboxId, workspace: &Path, base: Oid) -> Result<(), Error> {
-        let _writing = self.vault.wait_to_write().await?;
+        self.prepare(sandbox).await?;
         let private = self.private_of(sandbox).await?;
         let request = Request::Seed(take::Seeding {
             vault: self.vault.path().to_owned(),
@@ -98,7 +98,7 @@ impl Checkpoints {
     /// # Errors
     /// `DiskFull`, `Io` or `Worker`.
     pub async fn take(&self, taking: &Taking<'_>) -> Result<Taken, Error> {
-        let _writing = self.vault.wait_to_write().await?;
+        self.prepare(taking.sandbox).await?;
         let private = self.private_of(taking.sandbox).await?;
         let (name, email) = taking.author;
         let request = Request::Take(take::Taking {
@@ -131,7 +131,7 @@ impl Checkpoints {
         head: Oid,
         verified: Vec<String>,
     ) -> Result<Brought, Error> {
-        let _writing = self.vault.wait_to_write().await?;
+        self.prepare(sandbox).await?;
         // Never the bundle itself: a link in its place would be followed.
         let folder = bundle.is_some().then(|| beneath.to_owned());
         let request = Request::Bring(Bringing {
@@ -161,6 +161,12 @@ impl Checkpoints {
             Err(source) if source.kind() != std::io::ErrorKind::NotFound => Err(Error::Io { path: folder, source }),
             _ => Ok(()),
         }
+    }
+
+    async fn prepare(&self, sandbox: SandboxId) -> Result<(), Error> {
+        let vault = self.vault.clone();
+        let prepared = tokio::task::spawn_blocking(move || vault.prepare(sandbox)).await;
+        prepared.unwrap_or_else(|_| Err(WorkerError::missing().into()))
     }
 
     fn sight(&self, workspace: &Path, private: PathBuf) -> Sight {

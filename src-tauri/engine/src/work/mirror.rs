@@ -4,8 +4,12 @@ use std::path::{Path, PathBuf};
 
 use git2::{AutotagOption, FetchOptions, FetchPrune, Oid, RemoteCallbacks, Repository};
 
-use super::{Error, Source, writer::Writer};
-use crate::model::SandboxId;
+use super::{
+    Error, Source,
+    push::{Address, Token, USER},
+    writer::Writer,
+};
+use crate::{model::SandboxId, secrets::Secret};
 
 /// The branches upstream has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +46,7 @@ impl Mirror {
     ///
     /// # Errors
     /// `Empty` where upstream has no commit, `Remote` where it refuses or cannot be reached.
-    pub fn update(&self, source: &Source) -> Result<Branches, Error> {
+    pub fn update(&self, source: &Source, token: Option<&Token>) -> Result<Branches, Error> {
         let _writing = self.writer.begin();
         let repository = match Repository::open_bare(self.path()) {
             Ok(repository) => repository,
@@ -50,9 +54,14 @@ impl Mirror {
         };
         let address = source.address();
         let named = |error: git2::Error| remote_error(&address, &error);
-        let mut remote = repository.remote_anonymous(&address).map_err(named)?;
+        // Where a token is stored, it is also the way for an address of SSH. What is no address of a push is fetched as it
+        // stands.
+        let known = Address::read(&address, token).ok();
+        let asked = known.as_ref().map_or_else(|| address.clone(), Address::text);
+        let token = known.as_ref().and_then(|known| Some((known.clone(), known.token(token)?.secret.clone())));
+        let mut remote = repository.remote_anonymous(&asked).map_err(named)?;
         let mut options = FetchOptions::new();
-        options.remote_callbacks(credentials()).download_tags(AutotagOption::All).prune(FetchPrune::On);
+        options.remote_callbacks(credentials(token)).download_tags(AutotagOption::All).prune(FetchPrune::On);
         remote.fetch(&["+refs/heads/*:refs/heads/*"], Some(&mut options), None).map_err(named)?;
         let default = default_branch(&mut remote, source);
         drop(remote);
@@ -114,15 +123,19 @@ impl Mirror {
     }
 }
 
-/// SSH through the person's agent; nothing else is known yet, so a server that asks for a password is refused.
-fn credentials() -> RemoteCallbacks<'static> {
+/// SSH through the person's agent; a token where one is stored, once, and only for exactly the address it belongs to.
+fn credentials(token: Option<(Address, Secret)>) -> RemoteCallbacks<'static> {
     let mut callbacks = RemoteCallbacks::new();
     let mut asked = 0;
-    callbacks.credentials(move |_url, user, allowed| {
+    callbacks.credentials(move |url, user, allowed| {
         asked += 1;
-        match user {
-            Some(user) if allowed.is_ssh_key() && asked == 1 => git2::Cred::ssh_key_from_agent(user),
-            _ => Err(git2::Error::from_str("it asks for credentials, and none are known")),
+        match (&token, user) {
+            (Some((address, token)), _) if allowed.is_user_pass_plaintext() && asked == 1 && address.is_same(url) => {
+                git2::Cred::userpass_plaintext(USER, token.expose())
+            }
+            (Some(_), _) => Err(git2::Error::from_str("the stored token was refused, or the repository moved")),
+            (None, Some(user)) if allowed.is_ssh_key() && asked == 1 => git2::Cred::ssh_key_from_agent(user),
+            (None, _) => Err(git2::Error::from_str("it asks for credentials, and none are known")),
         }
     });
     callbacks
@@ -154,13 +167,13 @@ mod tests {
     fn a_lock_that_a_killed_app_left_hinders_nobody() {
         let (place, upstream) = (tempfile::TempDir::new().unwrap(), Upstream::ordinary().unwrap());
         let (mirror, source) = (Mirror::at(place.path().to_owned()), Source::parse(&upstream.source()).unwrap());
-        let default = mirror.update(&source).unwrap().default;
+        let default = mirror.update(&source, None).unwrap().default;
         let sandbox = SandboxId::fresh();
         let branch = format!("refs/heads/{default}.lock");
         for lock in ["HEAD.lock", "packed-refs.lock", "FETCH_HEAD.lock", &branch] {
             std::fs::write(place.path().join(lock), "").unwrap();
         }
-        mirror.update(&source).unwrap();
+        mirror.update(&source, None).unwrap();
         std::fs::create_dir_all(place.path().join("refs/courier/pins")).unwrap();
         std::fs::write(place.path().join(format!("refs/courier/pins/{sandbox}.lock")), "").unwrap();
         mirror.pin(&default, sandbox).unwrap();
@@ -173,7 +186,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    let branches = mirror.update(&source).unwrap();
+                    let branches = mirror.update(&source, None).unwrap();
                     mirror.pin(&branches.default, SandboxId::fresh()).unwrap();
                 });
             }

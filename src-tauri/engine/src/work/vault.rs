@@ -57,7 +57,7 @@ impl Vault {
         &self.mirror
     }
 
-    /// Waits until nobody else writes, and makes the vault where it is missing: to be called before a worker is.
+    /// Waits until nobody else writes, and makes the vault where it is missing.
     ///
     /// # Errors
     /// `DiskFull`, `Git` or `Io`.
@@ -65,6 +65,15 @@ impl Vault {
         let writing = self.writer.begin();
         self.make()?;
         Ok(writing)
+    }
+
+    /// Makes the vault where it is missing and frees what a killed worker of this sandbox left locked: to be called before
+    /// one is started, which then needs nobody's turn.
+    ///
+    /// # Errors
+    /// `DiskFull`, `Git` or `Io`.
+    pub fn prepare(&self, sandbox: SandboxId) -> Result<(), Error> {
+        self.write_for(sandbox, |_| Ok(()))
     }
 
     /// Writes for one sandbox: what a killed worker left locked is freed.
@@ -329,7 +338,7 @@ mod tests {
             .upstream
             .git(&["fetch", "--quiet", &bench.vault.path().to_string_lossy(), &format!("{one}:refs/heads/merged")])
             .unwrap();
-        bench.mirror.update(&bench.source).unwrap();
+        bench.mirror.update(&bench.source, None).unwrap();
         assert_eq!(bench.vault.unpushed(two).unwrap(), 1);
     }
 }

@@ -40,7 +40,7 @@ impl fmt::Display for Way {
 
 /// A remote's address, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Address {
+pub(in crate::work) enum Address {
     Web(Url),
     Ssh { text: String, user: String, host: String, port: u16, path: String },
     Folder(String),
@@ -49,7 +49,7 @@ pub(super) enum Address {
 impl Address {
     /// Reads the address recorded for a project. `token` is for one host; where that is the address's, HTTPS is the way
     /// also for an address of SSH.
-    pub(super) fn read(text: &str, token: Option<&Token>) -> Result<Self, Error> {
+    pub(in crate::work) fn read(text: &str, token: Option<&Token>) -> Result<Self, Error> {
         let refuse = |why: &str| Err(Error::new(Reason::BadAddress, why));
         if text.starts_with("file://") || std::path::Path::new(text).is_absolute() {
             return Ok(Self::Folder(text.to_owned()));
@@ -89,7 +89,7 @@ impl Address {
     }
 
     /// What git is given.
-    pub(super) fn text(&self) -> String {
+    pub(in crate::work) fn text(&self) -> String {
         match self {
             Self::Web(url) => url.as_str().trim_end_matches('/').to_owned(),
             Self::Ssh { text, .. } | Self::Folder(text) => text.clone(),
@@ -97,7 +97,7 @@ impl Address {
     }
 
     /// The token that may be shown to it: one for this very host.
-    pub(super) fn token<'a>(&self, token: Option<&'a Token>) -> Option<&'a Token> {
+    pub(in crate::work) fn token<'a>(&self, token: Option<&'a Token>) -> Option<&'a Token> {
         let Self::Web(url) = self else { return None };
         token.filter(|token| url.host_str().is_some_and(|host| token.host.eq_ignore_ascii_case(host)))
     }
@@ -115,7 +115,7 @@ impl Address {
     }
 
     /// Whether git was asked for credentials by exactly this address: not by one it was led to.
-    pub(super) fn is_same(&self, asked: &str) -> bool {
+    pub(in crate::work) fn is_same(&self, asked: &str) -> bool {
         match self {
             Self::Web(url) => Url::parse(asked).is_ok_and(|asked| {
                 let place = |url: &Url| {

@@ -12,7 +12,7 @@ use crate::{
 pub(super) const SAID: usize = 2_000;
 
 /// The user name that goes with a token.
-pub(super) const USER: &str = "x-access-token";
+pub(in crate::work) const USER: &str = "x-access-token";
 
 /// Asks as git does: first without a token, and with it once the remote has asked for one.
 ///

@@ -27,7 +27,8 @@ use tokio_util::sync::CancellationToken;
 pub use address::Way;
 pub use rejection::{Error, Reason};
 
-use self::{address::Address, attempt::Attempt};
+pub(super) use self::{address::Address, look::USER};
+use self::attempt::Attempt;
 use crate::secrets::Secret;
 
 /// How many names are tried beside a branch that others have moved on.
