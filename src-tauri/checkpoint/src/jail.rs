@@ -1,5 +1,5 @@
-//! The jail the worker runs in, where there is bubblewrap: it sees its own program, the libraries that needs, and what
-//! the request is about. There is no shell in it, no other program, no network, no `/proc` and no `/dev`.
+//! The jail the worker runs in, where there is bubblewrap: it sees its own program, the system's libraries, and what the
+//! request is about. There is no shell in it, no network, no home, no `/etc`, no `/proc` and no `/dev`.
 
 use std::{
     ffi::OsString,
