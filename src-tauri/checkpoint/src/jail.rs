@@ -18,17 +18,8 @@ pub struct Sight {
 const PROGRAM: &str = "/courier-checkpoint";
 
 /// Where systems have their libraries.
-const LIBRARIES: &[&str] = &[
-    "/usr/lib",
-    "/usr/lib32",
-    "/usr/lib64",
-    "/usr/libx32",
-    "/usr/local/lib",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-];
+const LIBRARIES: &[&str] =
+    &["/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/local/lib", "/lib", "/lib32", "/lib64", "/libx32"];
 
 /// All that bubblewrap is told, the program to run included. Every path is where it is outside.
 pub fn arguments(program: &Path, sight: &Sight) -> Vec<OsString> {

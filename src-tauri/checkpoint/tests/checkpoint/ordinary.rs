@@ -261,7 +261,8 @@ fn a_repository_within_is_its_commit_and_listed_and_a_submodule_stays() {
     let module = world.workspace().join("module");
     fs::write(module.join(".git"), "gitdir: ../.git/modules/module\n").unwrap();
     nested(&world.path("workspace/.git/modules/module/x"), TWO);
-    fs::rename(world.path("workspace/.git/modules/module/x/.git"), world.path("workspace/.git/modules/module/y")).unwrap();
+    fs::rename(world.path("workspace/.git/modules/module/x/.git"), world.path("workspace/.git/modules/module/y"))
+        .unwrap();
     for name in ["HEAD", "objects", "refs"] {
         let from = world.path("workspace/.git/modules/module/y").join(name);
         fs::rename(from, world.path("workspace/.git/modules/module").join(name)).unwrap();
