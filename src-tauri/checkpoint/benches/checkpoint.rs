@@ -177,6 +177,7 @@ mod bench {
             changed.max(self.peak("memory-first"))
         }
 
+        #[expect(clippy::zombie_processes, reason = "it is waited for by the call that says what it used")]
         fn peak(&self, name: &str) -> u64 {
             let mut child = self.start(name, false);
             drop(child.stdin.take());
