@@ -92,7 +92,8 @@ mod bench {
 
         /// A file of words, each of its own.
         fn write(&self, number: usize, round: usize) {
-            let path = self.path("workspace").join(format!("{:02}/{:03}/file{number}.txt", number % 20, number / 20 % 250));
+            let path =
+                self.path("workspace").join(format!("{:02}/{:03}/file{number}.txt", number % 20, number / 20 % 250));
             let mut text = Vec::with_capacity(SIZE + 40);
             let mut state = (number * 1000 + round) as u64;
             while text.len() < SIZE {
@@ -176,6 +177,7 @@ mod bench {
             changed.max(self.peak("memory-first"))
         }
 
+        #[expect(clippy::zombie_processes, reason = "it is waited for by the call that says what it used")]
         fn peak(&self, name: &str) -> u64 {
             let mut child = self.start(name, false);
             drop(child.stdin.take());

@@ -1,5 +1,5 @@
-//! The jail the worker runs in, where there is bubblewrap: it sees its own program, the libraries that needs, and what
-//! the request is about. There is no shell in it, no other program, no network, no `/proc` and no `/dev`.
+//! The jail the worker runs in, where there is bubblewrap: it sees its own program, the system's libraries, and what the
+//! request is about. There is no shell in it, no network, no home, no `/etc`, no `/proc` and no `/dev`.
 
 use std::{
     ffi::OsString,
@@ -18,17 +18,8 @@ pub struct Sight {
 const PROGRAM: &str = "/courier-checkpoint";
 
 /// Where systems have their libraries.
-const LIBRARIES: &[&str] = &[
-    "/usr/lib",
-    "/usr/lib32",
-    "/usr/lib64",
-    "/usr/libx32",
-    "/usr/local/lib",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-];
+const LIBRARIES: &[&str] =
+    &["/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/local/lib", "/lib", "/lib32", "/lib64", "/libx32"];
 
 /// All that bubblewrap is told, the program to run included. Every path is where it is outside.
 pub fn arguments(program: &Path, sight: &Sight) -> Vec<OsString> {

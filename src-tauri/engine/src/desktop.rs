@@ -1,11 +1,7 @@
 //! The usual surroundings: what the window and the command line open the engine with. The only module that reads the
 //! environment, but for the list of variables that `process` hands on to programs.
 
-use std::{
-    env,
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{env, path::PathBuf, sync::Arc};
 
 use crate::{
     engine::Config,

@@ -28,7 +28,9 @@ pub(super) struct Folder(OwnedFd);
 /// What a path is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    File { is_executable: bool },
+    File {
+        is_executable: bool,
+    },
     Link,
     Folder,
     /// A pipe, a socket or a device.

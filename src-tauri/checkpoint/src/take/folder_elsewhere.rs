@@ -20,7 +20,9 @@ pub(super) struct Folder(PathBuf);
 /// What a path is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    File { is_executable: bool },
+    File {
+        is_executable: bool,
+    },
     Link,
     Folder,
     /// A pipe, a socket or a device.
@@ -98,7 +100,7 @@ impl Folder {
                 std::path::Component::Normal(part) => place.push(part),
                 _ => return Err(io::ErrorKind::InvalidInput.into()),
             }
-            if place.parent() != Some(&self.0) && place.parent().is_some_and(Path::is_symlink) {
+            if place.parent() != Some(self.0.as_path()) && place.parent().is_some_and(Path::is_symlink) {
                 return Err(io::ErrorKind::NotADirectory.into());
             }
         }

@@ -169,13 +169,8 @@ pub fn take(request: &Taking) -> Result<Taken, Failure> {
     let draft = Draft::begin(&request.private)?;
     let Last { mut index, tree: last_tree, commit: last_commit, began } =
         Last::load(&request.private, base_tree, &objects);
-    let walk = Walk {
-        vault: &request.vault,
-        workspace: &request.workspace,
-        index: &index,
-        began,
-        limits: request.limits,
-    };
+    let walk =
+        Walk { vault: &request.vault, workspace: &request.workspace, index: &index, began, limits: request.limits };
     let (mut found, bytes) = walk.run()?;
     list_nested(&mut found, base_tree, &objects);
     let files_changed = count(&found, &index);

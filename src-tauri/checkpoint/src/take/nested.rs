@@ -108,7 +108,8 @@ fn commit(root: &Folder, folder: &BString, common: &BString, head: BString) -> O
 fn packed(root: &Folder, common: &BString, name: &str) -> Option<BString> {
     const MOST: u64 = 16 << 20;
     let text = read(root, join(common.as_ref(), "packed-refs".into()).as_ref(), MOST)?;
-    let found = text.lines().find_map(|line| line.split_once_str(" ").filter(|(_, is)| is.trim_end() == name.as_bytes()));
+    let found =
+        text.lines().find_map(|line| line.split_once_str(" ").filter(|(_, is)| is.trim_end() == name.as_bytes()));
     found.map(|(id, _)| id.as_bstr().to_owned())
 }
 

@@ -138,7 +138,9 @@ fn flush_at_once(paths: &[&Path]) -> io::Result<()> {
             .chunks(share)
             .map(|paths| scope.spawn(move || paths.iter().try_for_each(|path| File::open(path)?.sync_all())))
             .collect();
-        flushers.into_iter().try_for_each(|flusher| flusher.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        flushers
+            .into_iter()
+            .try_for_each(|flusher| flusher.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }
 

@@ -104,7 +104,12 @@ impl Draft {
     }
 
     /// Remembers it.
-    pub fn finish(mut self, index: &State, tree: ObjectId, commit: Option<(ObjectId, ObjectId)>) -> Result<(), Failure> {
+    pub fn finish(
+        mut self,
+        index: &State,
+        tree: ObjectId,
+        commit: Option<(ObjectId, ObjectId)>,
+    ) -> Result<(), Failure> {
         let mut body = Vec::new();
         let options = write::Options { extensions: write::Extensions::None, skip_hash: true };
         index.write_to(&mut body, options).map_err(|error| failure("write the index", error))?;

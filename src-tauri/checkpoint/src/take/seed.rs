@@ -2,7 +2,10 @@
 
 use gix::{
     bstr::{BStr, ByteSlice},
-    index::{Entry, entry::{Mode, Stat}},
+    index::{
+        Entry,
+        entry::{Mode, Stat},
+    },
 };
 
 use super::{

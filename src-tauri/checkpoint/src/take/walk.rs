@@ -239,7 +239,8 @@ impl<'a> Walker<'a> {
         if self.is_nested(job, has(".git"), names.len()) {
             return Ok(Vec::new());
         }
-        let mut within = Within { job, folder: &folder, ignored: job.ignored.clone(), attributed: job.attributed.clone() };
+        let mut within =
+            Within { job, folder: &folder, ignored: job.ignored.clone(), attributed: job.attributed.clone() };
         if has(".gitignore") && !job.is_ignored {
             within.ignored = Ignored::read(&folder, job.path.as_ref(), within.ignored);
         }
@@ -263,7 +264,8 @@ impl<'a> Walker<'a> {
             return false;
         }
         let path: &BStr = job.path.as_ref();
-        let what = if has_git { nested::look(&self.shared.root, self.shared.walk.workspace, path) } else { Nested::Not };
+        let what =
+            if has_git { nested::look(&self.shared.root, self.shared.walk.workspace, path) } else { Nested::Not };
         match what {
             Nested::At(id) => {
                 self.found.nested.push((job.path.clone(), id));

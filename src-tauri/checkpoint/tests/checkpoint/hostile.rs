@@ -295,7 +295,10 @@ fn objects_of_a_private_repository_do_not_come_along() {
     let blob = git(&private, &["hash-object", "secret"]);
     let alternates = attack.world.workspace().join(".git/objects/info/alternates");
     fs::write(alternates, format!("{}\n", private.join(".git/objects").display())).unwrap();
-    git(&attack.world.workspace(), &["update-index", "--add", "--cacheinfo", &format!("100644,{},stolen", blob.trim())]);
+    git(
+        &attack.world.workspace(),
+        &["update-index", "--add", "--cacheinfo", &format!("100644,{},stolen", blob.trim())],
+    );
     let taken = attack.take("1");
     assert!(!attack.world.paths(&taken).contains(&"stolen".to_owned()));
 }
@@ -305,12 +308,32 @@ fn absurd_names_are_taken_or_listed() {
     let attack = Attack::new();
     let workspace = attack.world.workspace();
     let taken_names: &[&[u8]] = &[
-        b"-rf", b"new\nline", b"\xff\xfe", b"CON", b"a:b", b"q?*", b" ", b"...", b"\x1b[31m", b"back\\slash", b".gitt",
-        b"git", "\u{202e}txt".as_bytes(), "e\u{301}".as_bytes(), b"~",
+        b"-rf",
+        b"new\nline",
+        b"\xff\xfe",
+        b"CON",
+        b"a:b",
+        b"q?*",
+        b" ",
+        b"...",
+        b"\x1b[31m",
+        b"back\\slash",
+        b".gitt",
+        b"git",
+        "\u{202e}txt".as_bytes(),
+        "e\u{301}".as_bytes(),
+        b"~",
     ];
     let refused: &[&[u8]] = &[
-        b".GIT", b".git ", b".git.", b"git~1", b"GIT~1", b".git::$INDEX_ALLOCATION", ".g\u{200c}it".as_bytes(),
-        ".git\u{200d}".as_bytes(), b".Git",
+        b".GIT",
+        b".git ",
+        b".git.",
+        b"git~1",
+        b"GIT~1",
+        b".git::$INDEX_ALLOCATION",
+        ".g\u{200c}it".as_bytes(),
+        ".git\u{200d}".as_bytes(),
+        b".Git",
     ];
     for name in taken_names.iter().chain(refused) {
         write(&workspace.join("names").join(Path::new(std::ffi::OsStr::from_bytes(name))), b"named\n");

@@ -118,7 +118,7 @@ fn a_change_in_the_very_instant_of_a_checkpoint_is_not_missed() {
     let world = World::new(FILES);
     // Same length, same times but for the one nobody can set: as fast as possible after one another, with nothing
     // waited for.
-    for round in 0..200_u32 {
+    for round in 0..60_u32 {
         let text = format!("{round:08}\n");
         world.write("README.md", &text);
         let taken = world.try_take("now").unwrap();
@@ -261,7 +261,8 @@ fn a_repository_within_is_its_commit_and_listed_and_a_submodule_stays() {
     let module = world.workspace().join("module");
     fs::write(module.join(".git"), "gitdir: ../.git/modules/module\n").unwrap();
     nested(&world.path("workspace/.git/modules/module/x"), TWO);
-    fs::rename(world.path("workspace/.git/modules/module/x/.git"), world.path("workspace/.git/modules/module/y")).unwrap();
+    fs::rename(world.path("workspace/.git/modules/module/x/.git"), world.path("workspace/.git/modules/module/y"))
+        .unwrap();
     for name in ["HEAD", "objects", "refs"] {
         let from = world.path("workspace/.git/modules/module/y").join(name);
         fs::rename(from, world.path("workspace/.git/modules/module").join(name)).unwrap();

@@ -1,8 +1,9 @@
 //! Whatever an agent does to its files, a checkpoint's tree is the one `git add -A && git write-tree` makes.
 //!
 //! Left out, since they are different on purpose: the agent's `info/exclude`, `core.autocrlf` and filters; repositories
-//! without a commit and names git refuses, at which `git add` ends (see `hostile`); and the removal of a
-//! `.gitattributes` alone, of which git believes for a while what its index says.
+//! without a commit and names git refuses, at which `git add` ends (see `hostile`); an ordinary folder where a
+//! repository was, whose files git does not add; and the removal of a `.gitattributes` alone, of which git believes for
+//! a while what its index says.
 
 use std::{
     fs,
@@ -16,26 +17,111 @@ use std::{
 use super::world::{Judge, World, git, write};
 
 const NAMES: &[&[u8]] = &[
-    b"a", b"b", b"c.txt", b"dir", b"sub", b"build", b"x y", b"gr\xc3\xb6\xc3\x9fe", b"#hash", b"!bang", b"-dash",
-    b"*.star", b"[br]", b"new\nline", b"\xff\xfe", b"UPPER", b"upper", b".hidden", b"foo.o", b"keep.o", b"README.md",
-    b"readme.md", b"$dollar", b" lead", b"trail ", b"back\\slash", b"a.txt", b"a-b", b"a0", b"CON", b"q?\"<>|:",
+    b"a",
+    b"b",
+    b"c.txt",
+    b"dir",
+    b"sub",
+    b"build",
+    b"x y",
+    b"gr\xc3\xb6\xc3\x9fe",
+    b"#hash",
+    b"!bang",
+    b"-dash",
+    b"*.star",
+    b"[br]",
+    b"new\nline",
+    b"\xff\xfe",
+    b"UPPER",
+    b"upper",
+    b".hidden",
+    b"foo.o",
+    b"keep.o",
+    b"README.md",
+    b"readme.md",
+    b"$dollar",
+    b" lead",
+    b"trail ",
+    b"back\\slash",
+    b"a.txt",
+    b"a-b",
+    b"a0",
+    b"CON",
+    b"q?\"<>|:",
 ];
 
 const IGNORED: &[&str] = &[
-    "*.o", "!keep.o", "build/", "/dir", "sub/*", "!sub/c.txt", "**/x y", "foo*", "!foo.o", "\\#hash", "\\!bang",
-    "a/**/b", "[ab]", "dir/sub/", "trail\\ ", "*", "!*/", "!.gitignore", "# a comment", "", "UPPER", "/*.txt", "build",
-    "!build/", "/sub/dir/**", "*.star", "\\*.star", "[br]", "b/", "!b", "$dollar\t", "back\\\\slash", "lead   ",
+    "*.o",
+    "!keep.o",
+    "build/",
+    "/dir",
+    "sub/*",
+    "!sub/c.txt",
+    "**/x y",
+    "foo*",
+    "!foo.o",
+    "\\#hash",
+    "\\!bang",
+    "a/**/b",
+    "[ab]",
+    "dir/sub/",
+    "trail\\ ",
+    "*",
+    "!*/",
+    "!.gitignore",
+    "# a comment",
+    "",
+    "UPPER",
+    "/*.txt",
+    "build",
+    "!build/",
+    "/sub/dir/**",
+    "*.star",
+    "\\*.star",
+    "[br]",
+    "b/",
+    "!b",
+    "$dollar\t",
+    "back\\\\slash",
+    "lead   ",
 ];
 
 const ATTRIBUTES: &[&str] = &[
-    "* text=auto", "*.txt text", "*.txt eol=crlf", "*.o -text", "*.md ident", "a text eol=lf", "sub/* text",
-    "[attr]mine text", "b mine", "*.txt binary", "UPPER !text", "*.md filter=none", "\"x y\" text", "/dir/** text",
-    "a -text", "* -text", "*.o text=auto eol=crlf", "README.md crlf", "# a comment", "*.txt !eol",
+    "* text=auto",
+    "*.txt text",
+    "*.txt eol=crlf",
+    "*.o -text",
+    "*.md ident",
+    "a text eol=lf",
+    "sub/* text",
+    "[attr]mine text",
+    "b mine",
+    "*.txt binary",
+    "UPPER !text",
+    "*.md filter=none",
+    "\"x y\" text",
+    "/dir/** text",
+    "a -text",
+    "* -text",
+    "*.o text=auto eol=crlf",
+    "README.md crlf",
+    "# a comment",
+    "*.txt !eol",
 ];
 
 const CONTENTS: &[&[u8]] = &[
-    b"", b"line\n", b"line\r\nline\r\n", b"mixed\r\nlf\n", b"lone\rcr\n", b"binary\0\r\n", b"$Id$\r\n", b"$Id: abc $\n",
-    b"$Id: $ $Id", b"end\r", b"\r\n", b"other\n",
+    b"",
+    b"line\n",
+    b"line\r\nline\r\n",
+    b"mixed\r\nlf\n",
+    b"lone\rcr\n",
+    b"binary\0\r\n",
+    b"$Id$\r\n",
+    b"$Id: abc $\n",
+    b"$Id: $ $Id",
+    b"end\r",
+    b"\r\n",
+    b"other\n",
 ];
 
 /// Numbers that look like chance and are the same each time.
@@ -228,8 +314,7 @@ fn compare(agents: usize, seed: u64) -> usize {
         let world = World::unseeded(base);
         let chance = Chance(seed.wrapping_add(agent as u64));
         let template = template(&world);
-        let mut agent =
-            Agent { root: world.workspace(), template, chance, done: Vec::new(), time: 1_000_000_000 };
+        let mut agent = Agent { root: world.workspace(), template, chance, done: Vec::new(), time: 1_000_000_000 };
         for (name, _) in base {
             agent.date(&world.workspace().join(name));
         }
@@ -238,6 +323,12 @@ fn compare(agents: usize, seed: u64) -> usize {
         for round in 0..ROUNDS {
             for _ in 0..=agent.chance.below(8) {
                 agent.act();
+            }
+            for path in judge.nested() {
+                let path = world.workspace().join(Path::new(std::ffi::OsStr::from_bytes(&path)));
+                if !is_link(&path) && path.is_dir() && !path.join(".git").exists() {
+                    fs::remove_dir_all(path).unwrap();
+                }
             }
             world.tick();
             let taken = world.take(&round.to_string());

@@ -233,6 +233,13 @@ impl Judge {
         String::from_utf8(run(self.git().args(["write-tree"]))).unwrap().trim().to_owned()
     }
 
+    /// The repositories within that it knows.
+    pub fn nested(&self) -> Vec<Vec<u8>> {
+        let list = run(self.git().args(["ls-files", "-s", "-z"]));
+        let lines = list.split(|byte| *byte == 0).filter(|line| line.starts_with(b"160000 "));
+        lines.map(|line| line[line.iter().position(|byte| *byte == b'\t').unwrap() + 1..].to_vec()).collect()
+    }
+
     pub fn difference(&self, ours: &str, real: &str) -> String {
         String::from_utf8_lossy(&run(self.git().args(["diff-tree", "-r", ours, real]))).into_owned()
     }
