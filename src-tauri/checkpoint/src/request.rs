@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::take::{self, Seeding, Taken, Taking};
+use crate::{
+    bring::{self, Bringing, Brought},
+    take::{self, Seeding, Taken, Taking},
+};
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,6 +15,8 @@ pub enum Request {
     Seed(Seeding),
     /// Take a checkpoint of a working tree.
     Take(Taking),
+    /// Take an agent's own commits in.
+    Bring(Bringing),
 }
 
 impl Request {
@@ -20,6 +25,7 @@ impl Request {
         let answer = match self {
             Self::Seed(seeding) => take::seed(seeding).map(|()| Answer::Seeded),
             Self::Take(taking) => take::take(taking).map(Answer::Taken),
+            Self::Bring(bringing) => bring::bring_in(bringing).map(Answer::Brought).map_err(Failure::from),
         };
         answer.unwrap_or_else(Answer::Failed)
     }
@@ -31,6 +37,7 @@ impl Request {
 pub enum Answer {
     Seeded,
     Taken(Taken),
+    Brought(Brought),
     Failed(Failure),
 }
 
@@ -52,6 +59,8 @@ pub enum Cause {
     NoSuchCommit,
     /// More entries, or more bytes, than a checkpoint may have.
     TooLarge,
+    /// A bundle that is not one to take, or takes too long to read: the agent is to blame.
+    Refused,
     /// The request makes no sense.
     BadRequest,
     /// A defect: the worker panicked.

@@ -20,7 +20,7 @@ use crate::{
     secrets::{self, CredentialKind, Secret, Secrets, SessionOnly},
     settings::Settings,
     store::SandboxError,
-    work::Mirror,
+    work::{Checkouts, Mirror, Vault},
 };
 
 /// How long the person's login shell may take to say its PATH.
@@ -51,6 +51,7 @@ pub struct Host {
     login_path: OnceCell<Option<String>>,
     found: Mutex<HashMap<AgentKind, Known>>,
     mirrors: Mutex<HashMap<ProjectId, Mirror>>,
+    vaults: Mutex<HashMap<ProjectId, Vault>>,
 }
 
 /// An agent's program, ready to run.
@@ -88,6 +89,7 @@ impl Host {
             login_path: OnceCell::new(),
             found: Mutex::default(),
             mirrors: Mutex::default(),
+            vaults: Mutex::default(),
         }
     }
 
@@ -100,6 +102,19 @@ impl Host {
         let mut mirrors = self.mirrors.lock().unwrap_or_else(PoisonError::into_inner);
         let path = || self.home.join("projects").join(project.to_string()).join("mirror.git");
         mirrors.entry(project).or_insert_with(|| Mirror::at(path())).clone()
+    }
+
+    /// The project's vault.
+    pub fn vault(&self, project: ProjectId) -> Vault {
+        let mirror = self.mirror(project);
+        let mut vaults = self.vaults.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = || self.home.join("projects").join(project.to_string()).join("vault.git");
+        vaults.entry(project).or_insert_with(|| Vault::at(path(), mirror)).clone()
+    }
+
+    /// Copies of checkpoints that were opened in an editor.
+    pub fn checkouts(&self) -> Checkouts {
+        Checkouts::at(self.home.join("checkouts"))
     }
 
     // ── programs ──
