@@ -7,7 +7,7 @@ use std::{
 };
 
 use courier_checkpoint::{
-    limits,
+    bring, limits,
     request::{Answer, Cause, Failure, Request},
 };
 
@@ -16,6 +16,7 @@ const LONGEST: u64 = 16 << 20;
 
 fn main() -> ExitCode {
     limits::apply();
+    bring::isolate();
     let answer = read().map_or_else(Answer::Failed, answer);
     match write(&answer) {
         Ok(()) => ExitCode::SUCCESS,

@@ -59,6 +59,8 @@ pub enum Cause {
     NoSuchCommit,
     /// More entries, or more bytes, than a checkpoint may have.
     TooLarge,
+    /// A bundle that is not one to take, or takes too long to read: the agent is to blame.
+    Refused,
     /// The request makes no sense.
     BadRequest,
     /// A defect: the worker panicked.

@@ -21,7 +21,7 @@ use crate::{
     secrets::{self, CredentialKind, Secret, Secrets, SessionOnly},
     settings::Settings,
     store::SandboxError,
-    work::{self, Checkpoints, Mirror, Vault, Worker, WorkerError, checkpoint::Limits, push::Token},
+    work::{self, Checkouts, Checkpoints, Mirror, Vault, Worker, WorkerError, checkpoint::Limits, push::Token},
 };
 
 /// How long the person's login shell may take to say its PATH.
@@ -136,6 +136,11 @@ impl Host {
         });
         let worker = worker.await?.clone();
         Ok(Checkpoints { worker, vault: self.vault(project), private, limits: Limits::default() })
+    }
+
+    /// Copies of checkpoints that were opened in an editor.
+    pub(crate) fn checkouts(&self) -> Checkouts {
+        Checkouts::at(self.home.join("checkouts"))
     }
 
     /// The keys of hosts that the person knows, for SSH.

@@ -27,12 +27,13 @@ use std::{
 use git2::{ObjectType, Oid, Repository};
 use serde::{Deserialize, Serialize};
 
+use crate::request::{Cause, Failure};
 use known::Known;
 pub use names::is_safe as is_safe_name;
 use quarantine::Quarantine;
 
 /// What is to be taken in, and what is known already.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bringing {
     /// The bundle; `None` where there is nothing new and only the reference moves. It lies in a folder the agent cannot
     /// replace by another (its own it may fill as it likes).
@@ -108,9 +109,9 @@ pub struct Brought {
 #[non_exhaustive]
 pub enum Error {
     /// The bundle is not one this program takes.
-    #[error("the agent's commits are not taken: {0}")]
+    #[error(transparent)]
     Refused(#[from] Refusal),
-    #[error("the agent's commits took too long to read")]
+    #[error("it takes too long to read")]
     TooSlow,
     #[error("the disk is full")]
     DiskFull,
@@ -168,6 +169,32 @@ impl Error {
         }
         Self::Failed(format!("{what}: {}", error.message()))
     }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let cause = match error {
+            Error::Refused(_) | Error::TooSlow => Cause::Refused,
+            Error::DiskFull => Cause::DiskFull,
+            Error::Failed(_) => Cause::Failed,
+        };
+        Self::new(cause, format!("take the agent's commits in: {error}"))
+    }
+}
+
+/// Keeps libgit2 to what is asked of it: no configuration of this machine's, objects that are what their names say, and
+/// little of a pack in memory at once. For a process that does nothing else: called before any other use of libgit2.
+pub fn isolate() {
+    use git2::{ConfigLevel as Level, opts};
+    opts::strict_hash_verification(true);
+    opts::strict_object_creation(true);
+    // What cannot be set is a courtesy less: there is no configuration in the jail.
+    for level in [Level::System, Level::Global, Level::XDG, Level::ProgramData] {
+        // SAFETY: called before any other use of libgit2 in this process.
+        _ = unsafe { opts::set_search_path(level, "") };
+    }
+    // SAFETY: as above.
+    _ = unsafe { opts::set_mwindow_mapped_limit(64 << 20).and_then(|()| opts::set_mwindow_size(16 << 20)) };
 }
 
 /// Takes the bundle in, whole or not at all. The caller sees to it that nobody else writes for this sandbox meanwhile;

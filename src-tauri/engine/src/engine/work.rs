@@ -15,7 +15,7 @@ use crate::{
         CheckpointRow, ProjectSettings, SandboxRow, StepRow, checkpoints, deliveries, projects, sandboxes,
     },
     work::{
-        Checkouts, Vault,
+        Vault,
         changes::{Asked, Between, Changes, FileDiff, Patch, Texts},
     },
 };
@@ -165,7 +165,7 @@ impl Engine {
             .store
             .read(move |c| Ok::<_, crate::store::Error>((sandboxes::get(c, id)?, checkpoints::get(c, checkpoint)?)))
             .await?;
-        let checkouts = Checkouts::at(self.around.host.home().join("checkouts"));
+        let checkouts = self.around.host.checkouts();
         let vault = self.around.host.vault(row.project);
         blocking(move || checkouts.open(&vault, Oid::from_str(&found.commit)?)).await
     }

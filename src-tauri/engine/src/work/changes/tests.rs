@@ -307,3 +307,30 @@ fn whatever_changes_is_counted_and_applied_as_git_does() {
     });
     outcome.unwrap();
 }
+
+#[test]
+fn a_mirror_object_that_was_overwritten_is_not_shown() {
+    let bench = Bench::new();
+    let commit = bench.commit(&[("README.md", Some("pwned\n"))], bench.base);
+    let (mirror, vault) = (bench.mirror.objects(), bench.vault.path().join("objects"));
+    for entry in fs::read_dir(mirror.join("pack")).unwrap() {
+        let path = entry.unwrap().path();
+        let content = fs::read(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        if path.extension().is_some_and(|extension| extension == "pack") {
+            git_with_input(bench.mirror.path(), &["unpack-objects", "-q"], &content).unwrap();
+        }
+    }
+    assert!(bench.vault.file_diff(between(bench.base, commit), &asked("README.md")).is_ok());
+    let loose = |objects: &std::path::Path, side: Oid| {
+        let id = bench.git(&["rev-parse", &format!("{side}:README.md")]);
+        objects.join(&id[..2]).join(&id[2..])
+    };
+    let (honest, other) = (loose(&mirror, bench.base), loose(&vault, commit));
+    fs::remove_file(&honest).unwrap();
+    fs::copy(other, &honest).unwrap();
+    let shown = bench.vault.file_diff(between(bench.base, commit), &asked("README.md"));
+    assert!(matches!(&shown, Err(Error::Git(error)) if error.message().contains("mismatch")), "{shown:?}");
+    assert!(bench.vault.patch(between(bench.base, commit)).is_err());
+    assert!(bench.vault.changed_files(between(bench.base, commit), 9).is_err());
+}
