@@ -28,6 +28,9 @@ mod prove;
 #[cfg(unix)]
 mod push;
 #[cfg(test)]
+#[cfg(unix)]
+mod push_ssh;
+#[cfg(test)]
 mod store;
 #[cfg(test)]
 mod threat_model;
