@@ -158,7 +158,8 @@ fn over_ssh_the_host_must_be_known_and_the_agent_must_have_the_key() {
     place.hold(Some("stranger"));
     refused(&known, agent(), Reason::KeyRefused);
     place.hold(None);
-    refused(&known, agent(), Reason::KeyRefused);
+    let words = refused(&known, agent(), Reason::KeyRefused);
+    assert!(words.ends_with("the agent has no key"), "{words}");
     let upstream = place.at("root/owner/name.git");
     assert!(git(&upstream, &["rev-parse", "--verify", BRANCH]).is_err(), "nothing arrived yet");
 
