@@ -83,7 +83,9 @@ impl Attempt {
         let mut remote = repository.remote_anonymous(&url).map_err(failed)?;
         let seen = Seen::default();
         let mut proxy = ProxyOptions::new();
-        proxy.auto();
+        if !self.address.is_loopback() {
+            proxy.auto();
+        }
         let mut options = PushOptions::new();
         options
             .remote_callbacks(self.callbacks(&seen, commit))
