@@ -1,10 +1,6 @@
 //! Pull requests, asked of a server that GitHub's own client and description have proven.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
-};
+use std::{process::Command, time::Duration};
 
 use courier_engine::{
     forge::{Forge, GitHub, Host, Listed, NewPullRequest, PullRequest, Reason, Repository, State, Wait, watch::Look},
@@ -13,6 +9,7 @@ use courier_engine::{
 };
 use courier_test_support::{
     github::{Fault, GithubServer},
+    judges,
     repositories::Repository as Work,
 };
 use tokio_util::sync::CancellationToken;
@@ -273,19 +270,10 @@ async fn the_token_is_only_in_its_header() {
     }
 }
 
-/// The folder with GitHub's own client and description.
-fn conformance() -> PathBuf {
-    let usual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/support/github-conformance");
-    let folder = std::env::var_os("CODECOURIER_TEST_GITHUB").map_or(usual, PathBuf::from);
-    let is_there = folder.join("node_modules/@octokit/openapi").is_dir();
-    assert!(is_there, "GitHub's client is not installed: run `npm ci` in {}", folder.display());
-    folder.join("conformance.mjs")
-}
-
 fn node(arguments: &[&str]) -> String {
     #[expect(clippy::disallowed_methods, reason = "a program of the tests")]
     let mut command = Command::new("node");
-    let script = conformance();
+    let script = judges::script("conformance.mjs").unwrap();
     let output = command.arg(script).args(arguments).output().expect("node is there");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -338,20 +326,30 @@ fn the_description_finds_what_is_wrong() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { side.open(BRANCH).await });
     let good = serde_json::to_value(side.server.exchanges()).unwrap();
-    let found = |spoil: &dyn Fn(&mut serde_json::Value)| {
+    let folder = tempfile::TempDir::new().unwrap();
+    let spoiled = |name: &str, spoil: &dyn Fn(&mut serde_json::Value)| {
         let mut exchanges = good.clone();
-        let list = exchanges.as_array_mut().unwrap();
-        spoil(list.iter_mut().find(|exchange| exchange["method"] == "POST").unwrap());
-        let recorded = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(recorded.path(), exchanges.to_string()).unwrap();
-        #[expect(clippy::disallowed_methods, reason = "a program of the tests")]
-        let mut command = Command::new("node");
-        !command.arg(conformance()).arg("validate").arg(recorded.path()).output().unwrap().status.success()
+        spoil(exchanges.as_array_mut().unwrap().iter_mut().find(|exchange| exchange["method"] == "POST").unwrap());
+        let path = folder.path().join(name);
+        std::fs::write(&path, exchanges.to_string()).unwrap();
+        path
     };
-    assert!(!found(&|_| ()));
-    assert!(found(&|exchange| exchange["request"]["head"] = serde_json::Value::Null), "a request without a head");
-    assert!(found(&|exchange| exchange["request"]["drafts"] = true.into()), "a property GitHub does not know");
-    assert!(found(&|exchange| exchange["answer"]["html_url"] = 1.into()), "an address that is a number");
-    assert!(found(&|exchange| exchange["path"] = "/repos/owner/name/pull".into()), "a path that is none");
-    assert!(found(&|exchange| exchange["status"] = 200.into()), "a status it never has");
+    let files = [
+        spoiled("as it was", &|_| ()),
+        spoiled("a request without a head", &|exchange| exchange["request"]["head"] = serde_json::Value::Null),
+        spoiled("a property GitHub does not know", &|exchange| exchange["request"]["drafts"] = true.into()),
+        spoiled("an address that is a number", &|exchange| exchange["answer"]["html_url"] = 1.into()),
+        spoiled("a path that is none", &|exchange| exchange["path"] = "/repos/owner/name/pull".into()),
+        spoiled("a parameter GitHub does not know", &|exchange| exchange["query"] = "sorted=yes".into()),
+        spoiled("a status it never has", &|exchange| exchange["status"] = 200.into()),
+    ];
+    #[expect(clippy::disallowed_methods, reason = "a program of the tests")]
+    let mut command = Command::new("node");
+    let output = command.arg(judges::script("conformance.mjs").unwrap()).arg("validate").args(&files).output().unwrap();
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let verdicts: Vec<&str> = said.lines().collect();
+    assert_eq!(verdicts.len(), files.len(), "{said}");
+    assert!(verdicts[0].ends_with(" 0 problems"), "{said}");
+    assert!(verdicts[1..].iter().all(|verdict| !verdict.ends_with(" 0 problems")), "{said}");
 }

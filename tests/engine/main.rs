@@ -34,6 +34,9 @@ mod pull_request;
 #[cfg(unix)]
 mod push;
 #[cfg(test)]
+#[cfg(unix)]
+mod push_ssh;
+#[cfg(test)]
 mod store;
 #[cfg(test)]
 mod threat_model;

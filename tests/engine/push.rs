@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
@@ -315,6 +315,22 @@ async fn no_configuration_leads_a_push_elsewhere() {
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
+impl Log {
+    /// The log of this process, of every test from now on: one of a thread alone misses what another thread met first.
+    fn of_all() -> Self {
+        static LOG: OnceLock<Log> = OnceLock::new();
+        let begin = || {
+            let log = Log::default();
+            let writer = log.clone();
+            let filter = "courier_engine=trace,reqwest=trace,hyper_util=trace";
+            let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || writer.clone());
+            tracing::subscriber::set_global_default(subscriber.finish()).expect("nobody else listens");
+            log
+        };
+        LOG.get_or_init(begin).clone()
+    }
+}
+
 impl std::io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
@@ -332,10 +348,7 @@ fn files_under(folder: &Path) -> Vec<PathBuf> {
 
 #[tokio::test]
 async fn the_token_is_found_nowhere() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_env_filter("trace").with_writer(move || writer.clone()).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let log = Log::of_all();
     let (vault, server) = (Vault::new(), GitServer::start(Some(CANARY)).unwrap());
     let push = vault.push(server.url());
     let mut told = format!("{push:?}");
@@ -350,8 +363,9 @@ async fn the_token_is_found_nowhere() {
     server.hook("pre-receive", "cat >/dev/null").unwrap();
     server.hook("post-receive", &format!("echo 'thanks, {CANARY}' >&2")).unwrap();
     told += &format!("{:?}", run(&push).await.unwrap());
-    told += &String::from_utf8_lossy(&log.0.lock().unwrap());
-    assert!(told.contains("pushed"), "the log was heard");
+    let logged = String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned();
+    assert!(logged.contains(" pushed ") && logged.contains("not pushed"), "the log was heard");
+    told += &logged;
     assert!(told.contains("[redacted]") && !told.contains(CANARY) && !told.contains("canary"), "{told}");
     for path in files_under(&vault.path) {
         let bytes = std::fs::read(&path).unwrap();

@@ -3,9 +3,13 @@
 //! Redirects are never followed: a token goes to the address it was meant for and to no other. Answers are read up to a
 //! limit, since a server may send anything.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    net::IpAddr,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
-use reqwest::{Client, Response, redirect::Policy};
+use reqwest::{Client, Response, Url, redirect::Policy};
 use rustls::{ClientConfig, RootCertStore};
 
 /// How long a server may take to be there.
@@ -13,6 +17,9 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(15);
 
 /// How long it may say nothing.
 const SILENCE_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long one answer may take, however it trickles.
+const LIMIT: Duration = Duration::from_secs(90);
 
 /// Why nothing came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,24 +31,45 @@ pub(crate) enum Trouble {
     TimedOut,
 }
 
-/// A client that trusts whom this machine trusts.
+/// A client that trusts whom this machine trusts, for one address. The person's proxy is used, but not to reach this very
+/// machine.
 ///
 /// # Errors
-/// Where there is no list of trusted certificates.
-pub(crate) fn client(user_agent: &str) -> Result<Client, String> {
+/// Where TLS cannot be set up.
+pub(crate) fn client(user_agent: &str, address: &Url) -> Result<Client, String> {
+    let builder = Client::builder()
+        .tls_backend_preconfigured(trust()?)
+        .redirect(Policy::none())
+        .connect_timeout(CONNECT_LIMIT)
+        .read_timeout(SILENCE_LIMIT)
+        .timeout(LIMIT)
+        .user_agent(user_agent);
+    let builder = if is_loopback(address) { builder.no_proxy() } else { builder };
+    builder.build().map_err(|error| told(&error))
+}
+
+/// Whom this machine trusts, read when it is first needed.
+fn trust() -> Result<ClientConfig, String> {
+    static TRUST: OnceLock<ClientConfig> = OnceLock::new();
+    if let Some(known) = TRUST.get() {
+        return Ok(known.clone());
+    }
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(found.certs);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let tls = versions.map_err(|error| error.to_string())?.with_root_certificates(roots).with_no_client_auth();
-    let client = Client::builder()
-        .tls_backend_preconfigured(tls)
-        .redirect(Policy::none())
-        .connect_timeout(CONNECT_LIMIT)
-        .read_timeout(SILENCE_LIMIT)
-        .user_agent(user_agent);
-    client.build().map_err(|error| told(&error))
+    let trust = versions.map_err(|error| error.to_string())?.with_root_certificates(roots).with_no_client_auth();
+    Ok(TRUST.get_or_init(|| trust).clone())
+}
+
+/// Whether an address is of this machine.
+pub(crate) fn is_loopback(address: &Url) -> bool {
+    match address.host_str() {
+        Some("localhost") => true,
+        Some(host) => host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|address| address.is_loopback()),
+        None => false,
+    }
 }
 
 /// What kind of failure this is.
@@ -137,7 +165,12 @@ mod tests {
     }
 
     #[test]
-    fn a_client_can_be_made() {
-        assert!(client("CodeCourier").is_ok());
+    fn only_this_machine_is_loopback() {
+        let is = |text: &str| is_loopback(&Url::parse(text).unwrap());
+        assert!(
+            is("http://127.0.0.1:1/a") && is("http://[::1]/") && is("http://localhost/") && is("http://127.9.9.9/")
+        );
+        assert!(!is("http://127.0.0.1.example.org/") && !is("https://github.com/") && !is("http://192.168.0.1/"));
+        assert!(client("CodeCourier", &Url::parse("https://github.com").unwrap()).is_ok());
     }
 }

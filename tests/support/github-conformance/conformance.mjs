@@ -1,7 +1,7 @@
 // node conformance.mjs drive BASE TOKEN BRANCH…   asks the server as GitHub's own client does, and checks its answers
-// node conformance.mjs validate FILE              holds recorded requests and answers against GitHub's description
+// node conformance.mjs validate FILE…             holds recorded requests and answers against GitHub's description
 //
-// The first prints a line per step; both end with 0 only if everything was as it should be.
+// The first prints a line per step, the second one per file; both end with 0 only if everything was as it should be.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -81,7 +81,7 @@ async function drive(baseUrl, auth, branch, second, empty) {
   });
 }
 
-async function validate(file) {
+async function validate(...files) {
   const { default: Ajv } = await import("ajv");
   const { default: addFormats } = await import("ajv-formats");
   const require = createRequire(import.meta.url);
@@ -89,12 +89,12 @@ async function validate(file) {
   const ajv = new Ajv({ strict: false, allErrors: true, coerceTypes: false, logger: false, validateSchema: false });
   addFormats(ajv);
   ajv.addSchema({ $id: "github", ...asJsonSchema({ components: description.components, paths: description.paths }) });
+  let problems;
   const check = (pointer, value, about) => {
     const valid = ajv.getSchema(`github#${pointer}`);
     assert.ok(valid, `no schema at ${pointer}`);
     if (!valid(value)) problems.push(`${about}: ${ajv.errorsText(valid.errors.slice(0, 5))}`);
   };
-  const problems = [];
   const templates = Object.keys(description.paths).map((path) => {
     const names = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
     return { path, names, pattern: new RegExp(`^${path.replaceAll(/\{\w+\}/g, "([^/]+)")}$`) };
@@ -103,9 +103,17 @@ async function validate(file) {
   // Answers that any operation may give, described or not.
   const common = [301, 401, 403, 404, 410, 429, 500, 502, 503];
 
-  const exchanges = JSON.parse(readFileSync(file));
-  assert.ok(exchanges.length > 0, "nothing was recorded");
-  for (const [number, exchange] of exchanges.entries()) {
+  for (const file of files) {
+    const exchanges = JSON.parse(readFileSync(file));
+    assert.ok(exchanges.length > 0, "nothing was recorded");
+    problems = [];
+    for (const [number, exchange] of exchanges.entries()) judge(number, exchange);
+    for (const problem of problems) console.error(problem);
+    console.log(`${exchanges.length} exchanges, ${problems.length} problems`);
+    if (problems.length > 0) process.exitCode = 1;
+  }
+
+  function judge(number, exchange) {
     const { method, path, query, request, status, answer } = exchange;
     const about = `${number + 1}. ${method} ${path}${query && `?${query}`} → ${status}`;
     const matching = templates.filter(({ pattern }) => pattern.test(path));
@@ -113,7 +121,7 @@ async function validate(file) {
     const operation = template && description.paths[template.path][method.toLowerCase()];
     if (!operation) {
       problems.push(`${about}: GitHub has no such operation`);
-      continue;
+      return;
     }
     const place = `/paths/${escaped(template.path)}/${method.toLowerCase()}`;
 
@@ -149,9 +157,6 @@ async function validate(file) {
       if (typeof answer?.message !== "string") problems.push(`${about}: it has no message`);
     } else problems.push(`${about}: GitHub does not answer so`);
   }
-  for (const problem of problems) console.error(problem);
-  console.log(`${exchanges.length} exchanges, ${problems.length} problems`);
-  process.exitCode = problems.length === 0 ? 0 : 1;
 }
 
 /** OpenAPI 3.0 says `nullable` where JSON Schema has a type. */

@@ -350,7 +350,8 @@ impl Api {
         }
         let number = |name: &str, otherwise: usize| query.get(name).and_then(|n| n.parse().ok()).unwrap_or(otherwise);
         let (size, page) = (number("per_page", 30).clamp(1, 100), number("page", 1).max(1));
-        let shown: Vec<Value> = pulls.iter().skip((page - 1) * size).take(size).map(|pull| self.simple(pull)).collect();
+        let heads = self.heads();
+        let shown = pulls.iter().skip((page - 1) * size).take(size).map(|pull| self.simple(pull, &heads)).collect();
         let mut answer = Answer::new(200, Value::Array(shown));
         if pulls.len() > page * size {
             let next = query.with_page(page + 1);
@@ -365,11 +366,10 @@ impl Api {
         let (owner, _) = NAME.split_once('/').unwrap_or_default();
         let named = text("head");
         let head = named.strip_prefix(&format!("{owner}:")).unwrap_or(&named).to_owned();
-        let base = text("base");
+        let (base, heads) = (text("base"), self.heads());
         let custom = |message: String| json!({ "resource": "PullRequest", "code": "custom", "message": message });
         for (field, branch) in [("head", &head), ("base", &base)] {
-            let name = format!("refs/heads/{branch}");
-            if branch.is_empty() || self.git.git(&["rev-parse", "--quiet", "--verify", &name]).is_err() {
+            if !heads.contains_key(branch) {
                 return Answer::invalid(json!({ "resource": "PullRequest", "field": field, "code": "invalid" }));
             }
         }
@@ -409,7 +409,7 @@ impl Api {
         memory.pulls.push(pull.clone());
         drop(memory);
         let place = format!("{}/api/v3/repos/{NAME}/pulls/{number}", self.web);
-        Answer::new(201, self.whole(&pull)).with("location", place)
+        Answer::new(201, self.whole(&pull, &heads)).with("location", place)
     }
 
     fn one(&self, number: &str, change: impl FnOnce(&mut Pull)) -> Answer {
@@ -429,14 +429,22 @@ impl Api {
             memory.pulls[place] = pull.clone();
         }
         drop(memory);
-        Answer::new(200, self.whole(&pull))
+        Answer::new(200, self.whole(&pull, &self.heads()))
     }
 
     fn repository(&self) -> Value {
         self.filled(include_str!("github/repository.json"), 0)
     }
 
-    fn whole(&self, pull: &Pull) -> Value {
+    /// The branches and their commits.
+    fn heads(&self) -> BTreeMap<String, String> {
+        let listed = self.git.git(&["for-each-ref", "--format=%(refname:lstrip=2) %(objectname)", "refs/heads"]);
+        let listed = listed.unwrap_or_default();
+        let pairs = listed.lines().filter_map(|line| line.rsplit_once(' '));
+        pairs.map(|(name, commit)| (name.to_owned(), commit.to_owned())).collect()
+    }
+
+    fn whole(&self, pull: &Pull, heads: &BTreeMap<String, String>) -> Value {
         let mut value = self.filled(include_str!("github/pull.json"), pull.number);
         let mut repository = self.repository();
         if let Some(facts) = repository.as_object_mut() {
@@ -444,10 +452,9 @@ impl Api {
         }
         let (owner, _) = NAME.split_once('/').unwrap_or_default();
         for (side, branch) in [("head", &pull.head), ("base", &pull.base)] {
-            let place = format!("refs/heads/{branch}");
             value[side]["ref"] = json!(branch);
             value[side]["label"] = json!(format!("{owner}:{branch}"));
-            value[side]["sha"] = json!(self.git.git(&["rev-parse", &place]).unwrap_or_default());
+            value[side]["sha"] = json!(heads.get(branch));
             value[side]["repo"] = repository.clone();
         }
         value["number"] = json!(pull.number);
@@ -465,7 +472,7 @@ impl Api {
     }
 
     /// As it stands in a list: without what only a look at one tells.
-    fn simple(&self, pull: &Pull) -> Value {
+    fn simple(&self, pull: &Pull, heads: &BTreeMap<String, String>) -> Value {
         const WHOLE: [&str; 11] = [
             "merged",
             "mergeable",
@@ -479,7 +486,7 @@ impl Api {
             "deletions",
             "changed_files",
         ];
-        let mut value = self.whole(pull);
+        let mut value = self.whole(pull, heads);
         if let Some(facts) = value.as_object_mut() {
             facts.retain(|fact, _| !WHOLE.contains(&fact.as_str()));
         }

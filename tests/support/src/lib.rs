@@ -6,6 +6,7 @@
 pub mod desktop;
 pub mod git_http;
 pub mod github;
+pub mod judges;
 pub mod models;
 #[cfg(target_os = "linux")]
 pub mod processes;

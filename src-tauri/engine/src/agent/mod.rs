@@ -176,3 +176,21 @@ pub fn agents() -> &'static [&'static dyn Agent] {
 pub fn agent(kind: AgentKind) -> Option<&'static dyn Agent> {
     agents().iter().copied().find(|agent| agent.kind() == kind)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What an agent names it may be given. The tokens for a forge are the app's own.
+    #[test]
+    fn no_agent_names_a_token_of_a_forge() {
+        for agent in agents() {
+            let named = agent.credentials();
+            let is_forge = |kind: &CredentialKind| kind.code().starts_with("github");
+            assert!(!named.iter().any(is_forge), "{}", agent.name());
+            for kind in CredentialKind::ALL.iter().filter(|kind| is_forge(kind)) {
+                assert!(agent.endpoint(*kind).is_none(), "{}", agent.name());
+            }
+        }
+    }
+}

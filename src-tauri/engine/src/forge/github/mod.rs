@@ -40,6 +40,7 @@ const LONGEST_BODY: usize = 65_536;
 pub struct GitHub {
     client: Client,
     host: Host,
+    api: Url,
     token: Secret,
 }
 
@@ -76,8 +77,10 @@ impl GitHub {
     /// Where this machine has no way to speak TLS.
     pub fn new(host: Host, token: Secret) -> Result<Self, Error> {
         let agent = concat!("CodeCourier/", env!("CARGO_PKG_VERSION"));
-        let client = net::client(agent).map_err(|error| Error::new(Reason::Tls, error))?;
-        Ok(Self { client, host, token })
+        let unreadable = |_| Error::new(Reason::Unreadable, "the host's address cannot be read");
+        let api = Url::parse(host.api()).map_err(unreadable)?;
+        let client = net::client(agent, &api).map_err(|error| Error::new(Reason::Tls, error))?;
+        Ok(Self { client, host, api, token })
     }
 
     /// The facts of a repository.
@@ -219,7 +222,7 @@ impl GitHub {
         query: &[(&str, &str)],
     ) -> Result<RequestBuilder, Error> {
         let unreadable = || Error::new(Reason::NoAccess, format!("{of} cannot be asked for"));
-        let mut url = Url::parse(self.host.api()).map_err(|_| unreadable())?;
+        let mut url = self.api.clone();
         // `..` as an owner would lead elsewhere; pushing segments keeps everything else in its place.
         if [&of.owner, &of.name].iter().any(|part| part.is_empty() || *part == "." || *part == "..") {
             return Err(unreadable());

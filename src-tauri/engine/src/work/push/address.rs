@@ -5,6 +5,7 @@ use std::fmt;
 use reqwest::Url;
 
 use super::{Error, Reason, Token};
+use crate::net;
 
 /// How a remote was spoken to, for a person who wonders which of their keys was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +67,9 @@ impl Address {
         let host = url.host_str().unwrap_or_default().to_owned();
         match scheme {
             "https" | "http" if !url.username().is_empty() => refuse("it holds a user name or token"),
-            "http" if !is_loopback(&url) => refuse("it is plain http: the work would cross the network unencrypted"),
+            "http" if !net::is_loopback(&url) => {
+                refuse("it is plain http: the work would cross the network unencrypted")
+            }
             "https" | "http" => Ok(Self::Web(url)),
             "ssh" => {
                 let user = if url.username().is_empty() { "git" } else { url.username() };
@@ -86,6 +89,11 @@ impl Address {
         }
         let (user, host) = (user.to_owned(), host.to_ascii_lowercase());
         Ok(Self::Ssh { text: text.to_owned(), user, host, port, path: path.to_owned() })
+    }
+
+    /// Whether it is of this machine, so that no proxy leads there.
+    pub(super) fn is_loopback(&self) -> bool {
+        matches!(self, Self::Web(url) if net::is_loopback(url))
     }
 
     /// What git is given.
@@ -126,16 +134,6 @@ impl Address {
             }),
             Self::Ssh { text, .. } | Self::Folder(text) => asked == text,
         }
-    }
-}
-
-fn is_loopback(url: &Url) -> bool {
-    match url.host_str() {
-        Some("localhost") => true,
-        Some(host) => {
-            host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-        }
-        None => false,
     }
 }
 

@@ -17,6 +17,7 @@ use git2::{
 use super::{
     Change, Error, Reason,
     address::Address,
+    agent,
     known_hosts::{self, Verdict},
     look::{SAID, USER},
 };
@@ -82,7 +83,9 @@ impl Attempt {
         let mut remote = repository.remote_anonymous(&url).map_err(failed)?;
         let seen = Seen::default();
         let mut proxy = ProxyOptions::new();
-        proxy.auto();
+        if !self.address.is_loopback() {
+            proxy.auto();
+        }
         let mut options = PushOptions::new();
         options
             .remote_callbacks(self.callbacks(&seen, commit))
@@ -183,7 +186,11 @@ impl Attempt {
             (Address::Ssh { user: ours, .. }, _) if is_first && allowed.is_ssh_key() => {
                 Cred::ssh_key_from_agent(user.unwrap_or(ours))
             }
-            (Address::Ssh { .. }, _) => Err(seen.stop(Error::new(Reason::KeyRefused, ""))),
+            (Address::Ssh { .. }, _) => Err(seen.stop(match agent::keys() {
+                None => Error::new(Reason::NoAgent, ""),
+                Some(0) => Error::new(Reason::KeyRefused, "the agent has no key"),
+                Some(keys) => Error::new(Reason::KeyRefused, format!("the agent has {keys}")),
+            })),
             (Address::Web(_), Some(token)) if is_first && allowed.is_user_pass_plaintext() => {
                 Cred::userpass_plaintext(USER, token.expose())
             }

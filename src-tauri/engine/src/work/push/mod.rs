@@ -7,6 +7,7 @@
 //! looks like one.
 
 mod address;
+mod agent;
 mod attempt;
 mod known_hosts;
 mod look;
