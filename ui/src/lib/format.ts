@@ -62,6 +62,19 @@ export function duration(milliseconds: number): string {
   return seconds > 0 ? `${m.time_minutes({ count: minutes })} ${m.time_seconds({ count: seconds })}` : m.time_minutes({ count: minutes });
 }
 
+/** What something occupies, as files are usually measured: 312 B, 41 KB, 1.4 GB. */
+export function bytes(value: number): string {
+  const units = ["B", "KB", "MB", "GB", "TB"];
+  let amount = Math.max(0, value);
+  let unit = 0;
+  while (amount >= 1000 && unit < units.length - 1) {
+    amount /= 1024;
+    unit++;
+  }
+  const digits = unit > 0 && amount < 9.95 ? 1 : 0;
+  return `${new Intl.NumberFormat(getLocale(), { minimumFractionDigits: digits, maximumFractionDigits: digits }).format(amount)} ${units[unit] ?? ""}`;
+}
+
 /** A running clock in whole seconds: 8 s, 1 min 12 s. */
 export function elapsed(milliseconds: number): string {
   if (milliseconds >= 10 * SECOND) return duration(milliseconds);

@@ -35,7 +35,7 @@ export class Trash {
     if (change.kind !== "sandbox" || this.#loading.value === null) return;
     const { sandbox } = change;
     const isKnown = this.#loading.value.some(({ id }) => id === sandbox.id);
-    if (sandbox.isDeleted !== isKnown || isKnown) void this.#loading.load();
+    if (sandbox.isDeleted || isKnown) void this.#loading.load();
   }
 
   restore = (id: string) => this.#client.sandboxRestore(id);

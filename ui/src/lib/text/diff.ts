@@ -4,6 +4,8 @@ export type DiffLine = {
   before: number | null;
   after: number | null;
   text: string;
+  /** Of a gap: the unchanged lines it stands for, by the numbers of the first. */
+  hidden?: { count: number; before: number; after: number };
   /** The changed parts of `text`: from, to. */
   marks: [number, number][];
 };
@@ -15,13 +17,16 @@ export function parsePatch(patch: string): DiffLine[] {
   let before = 1;
   let after = 1;
   let isInHunk = false;
+  let isFirst = true;
   for (const line of patch.replace(/\n$/, "").split("\n")) {
     const hunk = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)/.exec(line);
     if (hunk !== null) {
+      const count = Math.max(0, Number(hunk[2]) - after);
+      if (!isFirst || hunk[3]?.trim()) lines.push({ kind: "gap", before: null, after: null, text: (hunk[3] ?? "").trim(), hidden: { count, before, after }, marks: [] });
       isInHunk = true;
+      isFirst = false;
       before = Number(hunk[1]);
       after = Number(hunk[2]);
-      if (lines.length > 0 || hunk[3]?.trim()) lines.push({ kind: "gap", before: null, after: null, text: (hunk[3] ?? "").trim(), marks: [] });
     } else if (line.startsWith("diff ") || (!isInHunk && HEADER.test(line))) {
       isInHunk = false;
     } else if (line.startsWith("\\")) {
@@ -106,4 +111,50 @@ function extend(marks: [number, number][], at: number, token: string): number {
   if (last !== undefined && last[1] === at) last[1] = at + token.length;
   else marks.push([at, at + token.length]);
   return at + token.length;
+}
+
+/** Opens a gap: the unchanged lines it stands for, taken from the whole text after the change. */
+export function fillGap(lines: DiffLine[], gap: DiffLine, text: string[]): DiffLine[] {
+  const { hidden } = gap;
+  if (hidden === undefined || hidden.count === 0) return lines;
+  const filled = Array.from({ length: hidden.count }, (_, index): DiffLine => ({ kind: "context", before: hidden.before + index, after: hidden.after + index, text: text[hidden.after + index - 1] ?? "", marks: [] }));
+  return lines.flatMap((line) => (line === gap ? filled : [line]));
+}
+
+/** One row of the side-by-side view: what was, and what is. A gap goes over both. */
+export type SideRow = { kind: "gap"; gap: DiffLine } | { kind: "pair"; before: DiffLine | null; after: DiffLine | null };
+
+/** Removed and added lines of one block stand beside each other, as far as both go. */
+export function sideBySide(lines: DiffLine[]): SideRow[] {
+  const rows: SideRow[] = [];
+  let i = 0;
+  while (i < lines.length) {
+    const line = lines[i];
+    if (line === undefined) break;
+    if (line.kind === "gap") rows.push({ kind: "gap", gap: line });
+    else if (line.kind === "context") rows.push({ kind: "pair", before: line, after: line });
+    if (line.kind === "gap" || line.kind === "context") {
+      i++;
+      continue;
+    }
+    const removed: DiffLine[] = [];
+    const added: DiffLine[] = [];
+    for (let next = lines[i]; next?.kind === "removed"; next = lines[++i]) removed.push(next);
+    for (let next = lines[i]; next?.kind === "added"; next = lines[++i]) added.push(next);
+    for (let at = 0; at < Math.max(removed.length, added.length); at++) rows.push({ kind: "pair", before: removed[at] ?? null, after: added[at] ?? null });
+  }
+  return rows;
+}
+
+/** A line cut into what stayed and what changed; the end of one that is too long to read is left out. */
+export function cutLine({ text, marks }: DiffLine, most = Infinity): { text: string; isMarked: boolean }[] {
+  const cut: { text: string; isMarked: boolean }[] = [];
+  let from = 0;
+  for (const [start, end] of marks) {
+    if (start >= most) break;
+    cut.push({ text: text.slice(from, start), isMarked: false }, { text: text.slice(start, Math.min(end, most)), isMarked: true });
+    from = Math.min(end, most);
+  }
+  cut.push({ text: text.slice(from, most), isMarked: false });
+  return cut;
 }
