@@ -20,6 +20,12 @@ export function count(value: number): string {
   return new Intl.NumberFormat(getLocale()).format(value);
 }
 
+/** As short as a narrow column wants it: 412, 9.2k, 118k. */
+export function shortCount(value: number): string {
+  if (value < 1_000) return count(value);
+  return `${new Intl.NumberFormat(getLocale(), { maximumFractionDigits: value < 9_950 ? 1 : 0 }).format(value / 1_000)}k`;
+}
+
 /** The short age in a list: now, 14 min, 2 h, 28 Nov. */
 export function age(at: number, now: number): string {
   const past = now - at;

@@ -78,8 +78,7 @@ function markPair(removed: DiffLine, added: DiffLine): void {
       common[i * width + j] = one[i] === other[j] ? 1 + (common[(i + 1) * width + j + 1] ?? 0) : Math.max(common[(i + 1) * width + j] ?? 0, common[i * width + j + 1] ?? 0);
     }
   }
-  // Where little stays the same, marks would be everywhere and say nothing.
-  if ((common[0] ?? 0) < 0.4 * Math.min(one.length, other.length)) return;
+  if (!isAlike(one, other, common, width)) return;
   let [i, j, from, to] = [0, 0, 0, 0];
   while (i < one.length || j < other.length) {
     if (i < one.length && j < other.length && one[i] === other[j]) {
@@ -93,6 +92,24 @@ function markPair(removed: DiffLine, added: DiffLine): void {
   }
   removed.marks = joined(removed);
   added.marks = joined(added);
+}
+
+/** How much of the shorter line, spaces aside, has to stay for the rest to be worth marking. */
+const LEAST_COMMON = 0.25;
+
+/** Where little stays the same, marks would be everywhere and say nothing. */
+function isAlike(one: string[], other: string[], common: Uint16Array, width: number): boolean {
+  const written = (tokens: string[]) => tokens.reduce((sum, token) => sum + token.trim().length, 0);
+  let same = 0;
+  let [i, j] = [0, 0];
+  while (i < one.length && j < other.length) {
+    if (one[i] === other[j]) {
+      same += (one[i++] ?? "").trim().length;
+      j++;
+    } else if ((common[(i + 1) * width + j] ?? 0) >= (common[i * width + j + 1] ?? 0)) i++;
+    else j++;
+  }
+  return same > 0 && same >= LEAST_COMMON * Math.min(written(one), written(other));
 }
 
 /** Marks with only a character or a space between them are read as one, and none ends in a space. */
