@@ -180,7 +180,7 @@ export function purgeFacts(of: Sandbox): PurgeFacts {
     title: of.title, uncommittedFiles: isSafe ? 0 : 3, unpushedCommits: isSafe ? 0 : 1, hasStash: !isSafe, skipped: isSafe ? [] : [{ path: "data/dump.sql", why: "larger than 100 MB (214 MB)" }], bytes: isSafe ? 84 * MB : 412 * MB, isLive: false,
     path: "~/.local/share/codecourier/sandboxes/0192f1c4", pullRequest: of.pullRequest,
     kept: isSafe ? ["The branch courier/webhook-retries on github.com/acme/harbor-api.", "Pull request #412.", "What it cost, for the project's sums."] : ["What it cost, for the project's sums."],
-    lost: ["The conversation and the raw log.", ...(isSafe ? [] : ["1 commit that was never pushed: “Use the slab allocator for frames”.", "3 files that were never committed.", "1 stash."])],
+    lost: ["The conversation and the raw log.", "Its workspace and its checkpoints."],
   };
 }
 
