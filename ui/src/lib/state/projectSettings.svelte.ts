@@ -61,5 +61,5 @@ export class ProjectForm {
 
 /** A commit message with its placeholders filled, as the engine fills them. */
 export function fillMessage(template: string, title: string, sandbox: string): string {
-  return template.replaceAll("{title}", title).replaceAll("{sandbox}", sandbox);
+  return template.replace(/\{(title|sandbox)\}/g, (_, name: string) => (name === "title" ? title : sandbox));
 }
