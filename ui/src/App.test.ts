@@ -70,7 +70,7 @@ describe("the window", () => {
     const badge = await screen.findByTestId("status-badge");
     expect([badge.dataset.status, badge.dataset.activity]).toEqual(["running", "stopping"]);
     const stop = screen.getByTestId("stop");
-    expect(stop.textContent).toContain("Stop without waiting");
+    expect(stop.textContent).toContain("End now");
     await fireEvent.click(stop);
     expect(sandboxStop).toHaveBeenCalledWith("s5");
   });

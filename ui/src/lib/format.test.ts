@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { age, ago, count, duration, elapsed, exact, left } from "./format";
+import { age, ago, bytes, count, duration, elapsed, exact, left, shortCount } from "./format";
 
 const NOW = new Date(2026, 10, 29, 14, 47, 0).getTime();
 const MINUTE = 60_000;
@@ -27,5 +27,10 @@ describe("times and numbers", () => {
 
   it("group digits", () => {
     expect(count(512_904)).toBe("512,904");
+    expect([412, 9_204, 11_870, 118_300].map(shortCount)).toEqual(["412", "9.2k", "12k", "118k"]);
+  });
+
+  it("say what something occupies", () => {
+    expect([0, 312, 1_024, 41 * 1_024, 1_500 * 1_048_576].map(bytes)).toEqual(["0 B", "312 B", "1.0 KB", "41 KB", "1.5 GB"]);
   });
 });

@@ -20,6 +20,12 @@ export function count(value: number): string {
   return new Intl.NumberFormat(getLocale()).format(value);
 }
 
+/** As short as a narrow column wants it: 412, 9.2k, 118k. */
+export function shortCount(value: number): string {
+  if (value < 1_000) return count(value);
+  return `${new Intl.NumberFormat(getLocale(), { maximumFractionDigits: value < 9_950 ? 1 : 0 }).format(value / 1_000)}k`;
+}
+
 /** The short age in a list: now, 14 min, 2 h, 28 Nov. */
 export function age(at: number, now: number): string {
   const past = now - at;
@@ -60,6 +66,19 @@ export function duration(milliseconds: number): string {
   const hours = Math.floor(past / HOUR);
   if (hours > 0) return minutes > 0 ? `${m.time_hours({ count: hours })} ${m.time_minutes({ count: minutes })}` : m.time_hours({ count: hours });
   return seconds > 0 ? `${m.time_minutes({ count: minutes })} ${m.time_seconds({ count: seconds })}` : m.time_minutes({ count: minutes });
+}
+
+/** What something occupies, as files are usually measured: 312 B, 41 KB, 1.4 GB. */
+export function bytes(value: number): string {
+  const units = ["B", "KB", "MB", "GB", "TB"];
+  let amount = Math.max(0, value);
+  let unit = 0;
+  while (amount >= 1000 && unit < units.length - 1) {
+    amount /= 1024;
+    unit++;
+  }
+  const digits = unit > 0 && amount < 9.95 ? 1 : 0;
+  return `${new Intl.NumberFormat(getLocale(), { minimumFractionDigits: digits, maximumFractionDigits: digits }).format(amount)} ${units[unit] ?? ""}`;
 }
 
 /** A running clock in whole seconds: 8 s, 1 min 12 s. */

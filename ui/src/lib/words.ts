@@ -1,6 +1,6 @@
 /** What statuses, agents, providers and modes are called in the person's language; the engine only knows their codes. */
 import { m } from "../paraglide/messages.js";
-import type { Activity, AgentKind, CredentialKind, NetworkMode, ProviderKind, Reason, Status } from "./types";
+import type { Activity, AgentKind, ChangeKind, CredentialKind, DeliverWhen, NetworkMode, ProviderKind, PullRequest, Reason, Sandbox, Status, StepKind, StepStatus } from "./types";
 
 export const statusWords = {
   creating: m.status_creating,
@@ -34,6 +34,50 @@ export const providerWords = { local: m.provider_local, docker: m.provider_docke
 export const networkWords = { open: m.network_open, listed: m.network_listed, none: m.network_none } satisfies Record<NetworkMode, () => string>;
 
 export const keyWords = { anthropic_key: m.key_anthropic, claude_oauth_token: m.key_claude_oauth, github_token: m.key_github, github_enterprise_token: m.key_github_enterprise } satisfies Record<CredentialKind, () => string>;
+
+/** What is said of a file that did not just change inside. */
+export const changeWords = {
+  added: m.change_added,
+  modified: () => "",
+  deleted: m.change_deleted,
+  renamed: m.change_renamed,
+  type_changed: m.change_type,
+  mode: m.change_mode,
+} satisfies Record<ChangeKind, () => string>;
+
+/** A step of an ending: what it is called while it has not happened, happens, and has. */
+export const stepWords = {
+  stop_agent: { pending: m.step_stop_agent, running: m.step_stop_agent_running, done: m.step_stop_agent_done },
+  checkpoint: { pending: m.step_checkpoint, running: m.step_checkpoint_running, done: m.step_checkpoint_done },
+  commit: { pending: m.step_commit, running: m.step_commit_running, done: m.step_commit_done },
+  push: { pending: m.step_push, running: m.step_push_running, done: m.step_push_done },
+  pull_request: { pending: m.step_pull_request, running: m.step_pull_request_running, done: m.step_pull_request_done },
+  destroy: { pending: m.step_destroy, running: m.step_destroy_running, done: m.step_destroy_done },
+} satisfies Record<StepKind, Record<"pending" | "running" | "done", () => string>>;
+
+export const stepStatusWords = { pending: m.step_pending, running: m.step_running, done: m.step_done, skipped: m.step_skipped, failed: m.step_failed, held: m.step_held } satisfies Record<StepStatus, () => string>;
+
+/** A step in the words that fit its status. */
+export function stepWord(kind: StepKind, status: StepStatus): string {
+  return stepWords[kind][status === "running" || status === "done" ? status : "pending"]();
+}
+
+/** A pull request's state in one word: open, merged, closed. */
+export function pullRequestWord(pullRequest: PullRequest): string {
+  if (pullRequest.status === "created") return pullRequest.isClosed ? m.pr_closed() : m.pr_open();
+  return { creating: m.pr_creating, failed: m.pr_failed, skipped: m.pr_skipped, merged: m.pr_merged }[pullRequest.status]();
+}
+
+export const deliverWords = { on_turn: m.deliver_on_turn, on_end: m.deliver_on_end, ask: m.deliver_ask, never: m.deliver_never } satisfies Record<DeliverWhen, () => string>;
+
+/** Why a sandbox ended, and what became of its work: the fact a list has room for. */
+export function endWord(sandbox: Pick<Sandbox, "reason" | "headline" | "pullRequest">): string {
+  const reason = sandbox.reason === null ? sandbox.headline : reasonWords[sandbox.reason]();
+  const { pullRequest } = sandbox;
+  if (pullRequest?.number == null || pullRequest.status === "failed" || pullRequest.status === "skipped") return reason;
+  const { number } = pullRequest;
+  return pullRequest.status === "merged" || pullRequest.isClosed ? m.row_pull_request_is({ reason, number, state: pullRequestWord(pullRequest) }) : m.row_pull_request({ reason, number });
+}
 
 /** A transition's reason is a code of the life cycle or an error's kind; an unknown one is shown as it is. */
 export function reasonWord(reason: string): string {

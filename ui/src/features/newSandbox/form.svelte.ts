@@ -4,12 +4,14 @@
  */
 import { CourierError, type Client } from "../../lib/ipc/client";
 import { isRecord, recall, remember } from "../../lib/storage";
-import type { Agent, AgentKind, NetworkMode, NewSandbox, NewSandboxDefaults, OnTimeout, ProviderKind, Sandbox } from "../../lib/types";
+import type { Agent, AgentKind, Begin, Issue, NetworkMode, NewSandbox, NewSandboxDefaults, OnTimeout, ProviderKind, Sandbox } from "../../lib/types";
 
 export type Choices = {
   agent: AgentKind; model: string; timeout: string; onTimeout: OnTimeout; memory: string; cpus: string;
-  baseBranch: string; branch: string; network: NetworkMode; hosts: string; setupScript: string; title: string;
+  baseBranch: string; branch: string; network: NetworkMode; hosts: string; setupScript: string; title: string; issue: string;
 };
+
+type Problem = "prompt" | "project" | "timeout" | "memory" | "cpus" | "variables" | "issue";
 
 export class NewSandboxForm {
   prompt = $state("");
@@ -17,6 +19,10 @@ export class NewSandboxForm {
   provider = $state<ProviderKind>("local");
   variables = $state<{ id: number; name: string; value: string }[]>([]);
   isMore = $state(false);
+  /** Only where the project's source is a folder; asked anew for each sandbox. */
+  includesUncommitted = $state(false);
+  /** The checkpoint it begins from. */
+  begin = $state.raw<Begin | null>(null);
   isStarting = $state(false);
   defaults = $state.raw<NewSandboxDefaults | null>(null);
   /** Why the defaults could not be had, or why the sandbox could not be started. */
@@ -70,14 +76,15 @@ export class NewSandboxForm {
   }
 
   /** What is wrong with the form, by field; empty when it can be started. */
-  readonly problems = $derived.by((): Set<"prompt" | "project" | "timeout" | "memory" | "cpus" | "variables"> => {
-    const problems = new Set<"prompt" | "project" | "timeout" | "memory" | "cpus" | "variables">();
+  readonly problems = $derived.by((): Set<Problem> => {
+    const problems = new Set<Problem>();
     if (this.prompt.trim() === "") problems.add("prompt");
     if (this.project === "") problems.add("project");
     if (!(number(this.get("timeout")) > 0)) problems.add("timeout");
     if (!Number.isInteger(number(this.get("memory"))) || number(this.get("memory")) < 64) problems.add("memory");
     if (!(number(this.get("cpus")) > 0)) problems.add("cpus");
     if (this.variables.some(({ name, value }) => (name !== "" || value !== "") && !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name))) problems.add("variables");
+    if (this.get("issue").trim() !== "" && issue(this.get("issue")) === null) problems.add("issue");
     return problems;
   });
 
@@ -108,7 +115,7 @@ export class NewSandboxForm {
       timeoutMinutes: number(this.get("timeout")), onTimeout: this.get("onTimeout"), memoryMb: number(this.get("memory")), cpus: number(this.get("cpus")),
       network: this.get("network"), allowedHosts: this.get("network") === "listed" ? hosts(this.get("hosts")) : [],
       variables: this.variables.filter(({ name }) => name !== "").map(({ name, value }) => ({ name, value })),
-      parent: this.#parent,
+      parent: this.#parent, begin: this.begin, includesUncommitted: this.includesUncommitted && this.begin === null, issue: issue(this.get("issue")),
     };
   }
 
@@ -121,7 +128,7 @@ export class NewSandboxForm {
     const all: Choices = {
       agent: from?.agent ?? "shell", model: "", timeout: String(from?.timeoutMinutes ?? 15), onTimeout: from?.onTimeout ?? "kill",
       memory: String(from?.memoryMb ?? 1024), cpus: String(from?.cpus ?? 2), baseBranch: from?.baseBranch ?? "", branch: "",
-      network: from?.network ?? "listed", hosts: (from?.allowedHosts ?? []).join("\n"), setupScript: "", title: "",
+      network: from?.network ?? "listed", hosts: (from?.allowedHosts ?? []).join("\n"), setupScript: "", title: "", issue: "",
     };
     return all[key];
   }
@@ -129,6 +136,7 @@ export class NewSandboxForm {
   #prefill(from: Partial<NewSandbox>): void {
     this.prompt = from.prompt ?? "";
     this.#parent = from.parent ?? null;
+    this.begin = from.begin ?? null;
     const chosen: Partial<Choices> = {};
     if (from.agent !== undefined) chosen.agent = from.agent;
     if (from.model) chosen.model = from.model;
@@ -140,6 +148,7 @@ export class NewSandboxForm {
     if (from.baseBranch) chosen.baseBranch = from.baseBranch;
     if (from.network !== undefined) chosen.network = from.network;
     if (from.allowedHosts !== undefined && from.network === "listed") chosen.hosts = from.allowedHosts.join("\n");
+    if (from.issue) chosen.issue = from.issue.url || String(from.issue.number);
     if (from.setupScript) chosen.setupScript = from.setupScript;
     this.#chosen = chosen;
     for (const { name, value } of from.variables ?? []) this.addVariable(name, value);
@@ -168,4 +177,13 @@ export function number(text: string): number {
 
 export function hosts(text: string): string[] {
   return [...new Set(text.split(/[\s,;]+/).map((host) => host.trim().toLowerCase()).filter((host) => host !== ""))];
+}
+
+/** "12", "#12" or the address of an issue; null where it is neither. */
+export function issue(text: string): Issue | null {
+  const clean = text.trim();
+  const number = /^#?([1-9]\d{0,8})$/.exec(clean)?.[1];
+  if (number !== undefined) return { number: Number(number), url: "" };
+  const address = /^https?:\/\/[^\s/]+\/[^\s]+\/issues\/([1-9]\d{0,8})\/?(?:[?#]\S*)?$/.exec(clean)?.[1];
+  return address === undefined ? null : { number: Number(address), url: clean.replace(/[?#].*$/, "") };
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { createFake } from "../../lib/ipc/fake/fake";
 import { agents } from "../../lib/ipc/fake/data";
-import { hosts, NewSandboxForm, number } from "./form.svelte";
+import { hosts, issue, NewSandboxForm, number } from "./form.svelte";
 
 const client = createFake(new URLSearchParams());
 
@@ -38,5 +38,25 @@ describe("the new-sandbox form", () => {
   it("reads numbers and hosts as people write them", () => {
     expect(["15", "0.02", "0,5", "1,024", "1 024", ""].map(number)).toEqual([15, 0.02, 0.5, 1024, 1024, Number.NaN]);
     expect(hosts("GitHub.com, a.example\n a.example ;b.example")).toEqual(["github.com", "a.example", "b.example"]);
+  });
+
+  it("reads an issue by number or by address, and refuses anything else", async () => {
+    expect(["12", " #12 ", "https://github.com/acme/shop/issues/12#comment"].map(issue)).toEqual([{ number: 12, url: "" }, { number: 12, url: "" }, { number: 12, url: "https://github.com/acme/shop/issues/12" }]);
+    expect(["", "0", "twelve", "https://github.com/acme/shop/pull/12", "javascript:alert(1)//issues/12"].map(issue)).toEqual([null, null, null, null, null]);
+    const form = new NewSandboxForm(client, "p1", null);
+    await form.loadDefaults();
+    form.prompt = "x";
+    form.set("issue", "twelve");
+    expect([...form.problems]).toEqual(["issue"]);
+  });
+
+  it("begins from a checkpoint without the person's uncommitted changes, which are never taken unasked", async () => {
+    const form = new NewSandboxForm(client, "p1", { prompt: "x", begin: { sandbox: "s2", checkpoint: "s2-c1" } });
+    await form.loadDefaults();
+    form.includesUncommitted = true;
+    expect(form.request(agents())).toMatchObject({ begin: { sandbox: "s2", checkpoint: "s2-c1" }, includesUncommitted: false, issue: null });
+    form.begin = null;
+    expect(form.request(agents())).toMatchObject({ begin: null, includesUncommitted: true });
+    expect(new NewSandboxForm(client, "p1", null).includesUncommitted).toBe(false);
   });
 });

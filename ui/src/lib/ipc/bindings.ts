@@ -31,6 +31,44 @@ export const commands = {
 	sandboxStop: (id: string) => typedError<null, IpcError>(__TAURI_INVOKE("sandbox_stop", { id })),
 	/**  Gives it `minutes` more. */
 	sandboxExtend: (id: string, minutes: number | null) => typedError<null, IpcError>(__TAURI_INVOKE("sandbox_extend", { id, minutes })),
+	/**  Every checkpoint of a sandbox, oldest first. */
+	sandboxCheckpoints: (sandbox: string) => typedError<Checkpoint[], IpcError>(__TAURI_INVOKE("sandbox_checkpoints", { sandbox })),
+	/**  Which files differ between two checkpoints. `from` null: where it began; `to` null: the newest. */
+	changes: (sandbox: string, from: string | null, to: string | null) => typedError<Changes, IpcError>(__TAURI_INVOKE("changes", { sandbox, from, to })),
+	/**  What changed in one file; `is_forced` also where it is huge. */
+	changesFile: (sandbox: string, from: string | null, to: string | null, path: string, oldPath: string | null, isForced: boolean) => typedError<FileChange, IpcError>(__TAURI_INVOKE("changes_file", { sandbox, from, to, path, oldPath, isForced })),
+	/**  All of it as one patch. */
+	changesPatch: (sandbox: string, from: string | null, to: string | null) => typedError<string, IpcError>(__TAURI_INVOKE("changes_patch", { sandbox, from, to })),
+	/**  Makes a clean checkout of a checkpoint and opens it on the person's desktop. */
+	checkpointOpen: (sandbox: string, checkpoint: string) => typedError<null, IpcError>(__TAURI_INVOKE("checkpoint_open", { sandbox, checkpoint })),
+	/**  Writes a checkpoint's files into the sandbox's working tree, while no turn runs. */
+	checkpointRestore: (sandbox: string, checkpoint: string) => typedError<null, IpcError>(__TAURI_INVOKE("checkpoint_restore", { sandbox, checkpoint })),
+	/**  How far a sandbox's work is on its way out. */
+	delivery: (sandbox: string) => typedError<Delivery, IpcError>(__TAURI_INVOKE("delivery", { sandbox })),
+	/**  The pull request that would be made now. */
+	deliveryDraft: (sandbox: string) => typedError<PullRequestDraft, IpcError>(__TAURI_INVOKE("delivery_draft", { sandbox })),
+	/**  Saves, pushes and opens the pull request, without ending the sandbox; on an ended one: what failed once more. */
+	sandboxDeliver: (sandbox: string, options: DeliverOptions) => typedError<null, IpcError>(__TAURI_INVOKE("sandbox_deliver", { sandbox, options })),
+	/**  Moves a sandbox to the trash. */
+	sandboxDelete: (sandbox: string) => typedError<null, IpcError>(__TAURI_INVOKE("sandbox_delete", { sandbox })),
+	/**  Takes it out of the trash again. */
+	sandboxRestore: (sandbox: string) => typedError<null, IpcError>(__TAURI_INVOKE("sandbox_restore", { sandbox })),
+	/**  Removes a sandbox in the trash for good. */
+	sandboxPurge: (sandbox: string) => typedError<null, IpcError>(__TAURI_INVOKE("sandbox_purge", { sandbox })),
+	/**  What a purge would take away, and what it would leave. */
+	purgeFacts: (sandbox: string) => typedError<PurgeFacts, IpcError>(__TAURI_INVOKE("purge_facts", { sandbox })),
+	/**  What is in the trash, the newest first. */
+	trashList: (project: string | null) => typedError<Sandbox[], IpcError>(__TAURI_INVOKE("trash_list", { project })),
+	/**  Removes everything in the trash for good; says how many. */
+	trashEmpty: () => typedError<number, IpcError>(__TAURI_INVOKE("trash_empty")),
+	/**  What everything occupies, and what of it can be cleaned without losing anything. */
+	storage: () => typedError<Storage, IpcError>(__TAURI_INVOKE("storage")),
+	/**  Cleans what is safe of these sandboxes; says how many bytes that freed. */
+	storageClean: (sandboxes: string[]) => typedError<number, IpcError>(__TAURI_INVOKE("storage_clean", { sandboxes })),
+	/**  How a project delivers, and who commits. */
+	projectSettings: (project: string) => typedError<ProjectSettings, IpcError>(__TAURI_INVOKE("project_settings", { project })),
+	/**  Changes that. */
+	projectSettingsSet: (project: string, settings: ProjectSettings) => typedError<null, IpcError>(__TAURI_INVOKE("project_settings_set", { project, settings })),
 	/**  Changes a message that still waits. */
 	messageEdit: (id: string, content: string) => typedError<null, IpcError>(__TAURI_INVOKE("message_edit", { id, content })),
 	/**  Takes a message that still waits out of the queue. */
@@ -106,8 +144,53 @@ export type Append = {
 	text: string,
 };
 
+/**  A checkpoint a sandbox begins from. */
+export type Begin = {
+	sandbox: string,
+	checkpoint: string,
+};
+
 /**  Something changed. A change whose revision is not newer than what is shown is ignored. */
 export type Changed = { kind: "sandbox"; revision: number; sandbox: Sandbox } | { kind: "project"; revision: number; project: Project } | { kind: "credentials"; revision: number } | { kind: "settings"; revision: number };
+
+/**  Which files differ between two checkpoints. */
+export type Changes = {
+	files: ChangedFile[],
+	/**  How many more there are, not listed. */
+	more: number,
+	added: number,
+	removed: number,
+};
+
+export type ChangeKind = "added" | "modified" | "deleted" | "renamed" | "type_changed" | "mode";
+
+/**  One file that differs. */
+export type ChangedFile = {
+	path: string,
+	oldPath: string | null,
+	kind: ChangeKind,
+	added: number,
+	removed: number,
+	isBinary: boolean,
+	sizeBefore: number,
+	sizeAfter: number,
+	isLfs: boolean,
+	isSubmodule: boolean,
+};
+
+/**  A commit of a sandbox's whole working tree. */
+export type Checkpoint = {
+	id: string,
+	name: string,
+	turn: number | null,
+	commit: string,
+	at: number,
+	filesChanged: number,
+	/**  What could not be taken. */
+	skipped: SkippedPath[],
+	/**  Changed paths that Git LFS keeps. */
+	lfs: string[],
+};
 
 /**  A key that can be stored, without the key. */
 export type Credential = {
@@ -122,7 +205,30 @@ export type Credential = {
 /**  A key a person can store. */
 export type CredentialKind = "anthropic_key" | "claude_oauth_token" | "github_token" | "github_enterprise_token";
 
-export type Delivery = "queued" | "delivered";
+/**  What is said when work is delivered; null: as it would be by itself. */
+export type DeliverOptions = {
+	title: string | null,
+	body: string | null,
+	isDraft: boolean | null,
+	/**  The person has agreed to push what holds the push. */
+	isConfirmed: boolean,
+};
+
+export type DeliverWhen = "on_turn" | "on_end" | "ask" | "never";
+
+/**  How far a sandbox's work is on its way out. */
+export type Delivery = {
+	steps: Step[],
+	branch: string,
+	pushedBranch: string | null,
+	pushedCommit: string | null,
+	pullRequest: PullRequest | null,
+	isRunning: boolean,
+	held: Held | null,
+	/**  Where it goes, in words. */
+	target: string,
+	compareUrl: string | null,
+};
 
 /**  One thing the app needs, or can use. */
 export type DoctorCheck = {
@@ -148,6 +254,17 @@ export type ErrorCode = "notFound" | "invalid" | "notARepository" | "emptyReposi
 
 export type ErrorKind = "missing_cli" | "missing_key" | "rejected_key" | "permission" | "billing" | "rate_limited" | "overloaded" | "context_too_long" | "limit_reached" | "network" | "session_not_found" | "interrupted" | "crashed" | "other";
 
+/**  One file's change: hunks without a file header, and both texts where they are not too large. */
+export type FileChange = {
+	path: string,
+	patch: string,
+	before: string | null,
+	after: string | null,
+	/**  Why there is no patch, or that it was cut. */
+	note: string | null,
+	isHuge: boolean,
+};
+
 /**  An edit as a unified diff. */
 export type FileDiff = {
 	path: string,
@@ -169,12 +286,25 @@ export type Frame = {
 	queue: Message[] | null,
 };
 
+/**  Why a push waits for the person. */
+export type Held = {
+	workflows: string[],
+	lfs: string[],
+};
+
 /**  An error as the window gets it. */
 export type IpcError = {
 	code: ErrorCode,
 	message: string,
 	/**  What to do about it, where that is known. */
 	detail: string | null,
+};
+
+/**  An issue on the project's forge. */
+export type Issue = {
+	number: number,
+	/**  Empty where only its number was given. */
+	url: string,
 };
 
 /**  What a row shows. */
@@ -203,9 +333,11 @@ export type Message = {
 	role: Role,
 	content: string,
 	status: MessageStatus,
-	delivery: Delivery | null,
+	delivery: MessageDelivery | null,
 	createdAt: number,
 };
+
+export type MessageDelivery = "queued" | "delivered";
 
 export type MessageStatus = "streaming" | "completed" | "error";
 
@@ -240,6 +372,12 @@ export type NewSandbox = {
 	variables: Variable[],
 	/**  What it is run again from. */
 	parent: string | null,
+	/**  The checkpoint it begins from; else it begins at the base branch. */
+	begin: Begin | null,
+	/**  The person's uncommitted changes come along. */
+	includesUncommitted: boolean,
+	/**  The issue it is made for. */
+	issue: Issue | null,
 };
 
 /**  What a new sandbox gets when nothing else is said. */
@@ -281,10 +419,62 @@ export type Project = {
 	activeSandboxes: number,
 	sandboxes: number,
 	isSample: boolean,
+	/**  Its source is a folder, whose uncommitted changes a sandbox may take along. */
+	canIncludeUncommitted: boolean,
 	createdAt: number,
 };
 
+/**  How a project delivers, and who commits. */
+export type ProjectSettings = {
+	deliver: DeliverWhen,
+	isReviewedFirst: boolean,
+	isDraft: boolean,
+	commitAuthor: string,
+	commitEmail: string,
+	commitMessage: string,
+};
+
+export type PrStatus = "creating" | "created" | "failed" | "skipped" | "merged";
+
 export type ProviderKind = "local" | "docker" | "e2b";
+
+/**  A sandbox's pull request. */
+export type PullRequest = {
+	status: PrStatus,
+	url: string | null,
+	number: number | null,
+	reason: string,
+	isClosed: boolean,
+};
+
+/**  The pull request that would be made. */
+export type PullRequestDraft = {
+	title: string,
+	body: string,
+	base: string,
+	branch: string,
+	isDraft: boolean,
+	/**  No pull request will be made, and why. */
+	skip: string | null,
+};
+
+/**  What a purge takes away, and what it leaves. */
+export type PurgeFacts = {
+	title: string,
+	uncommittedFiles: number,
+	unpushedCommits: number,
+	hasStash: boolean,
+	skipped: SkippedPath[],
+	bytes: number,
+	isLive: boolean,
+	/**  Where everything lies, in words. */
+	path: string,
+	pullRequest: PullRequest | null,
+	/**  What is kept, in sentences. */
+	kept: string[],
+	/**  What is gone for good, in sentences. */
+	lost: string[],
+};
 
 export type Reason = "stopped" | "timed_out" | "step_finished" | "interrupted" | "lost" | "abandoned";
 
@@ -323,7 +513,9 @@ export type Sandbox = {
 	/**  Running milliseconds left while paused (the clock stands still). */
 	remainingMs: number | null,
 	isDeleted: boolean,
+	deletedAt: number | null,
 	isUnsaved: boolean,
+	pullRequest: PullRequest | null,
 	revision: number,
 };
 
@@ -399,6 +591,12 @@ export type Settings = {
 	hasSeenCloseNotice: boolean,
 };
 
+/**  A path a checkpoint could not take. */
+export type SkippedPath = {
+	path: string,
+	why: string,
+};
+
 /**  What is there when a transcript is opened. */
 export type Snapshot = {
 	subscription: number,
@@ -410,6 +608,46 @@ export type Snapshot = {
 };
 
 export type Status = "creating" | "running" | "paused" | "killed" | "error";
+
+/**  One step of an ending, or of "save and open pull request". */
+export type Step = {
+	kind: StepKind,
+	status: StepStatus,
+	/**  What was done or why not, in a person's words. */
+	detail: string,
+	remedy: string,
+	attempts: number,
+	at: number,
+};
+
+export type StepKind = "stop_agent" | "checkpoint" | "commit" | "push" | "pull_request" | "destroy";
+
+export type StepStatus = "pending" | "running" | "done" | "skipped" | "failed" | "held";
+
+/**  What everything occupies. */
+export type Storage = {
+	total: number,
+	mirrors: number,
+	database: number,
+	entries: StorageEntry[],
+};
+
+/**  What one sandbox occupies. */
+export type StorageEntry = {
+	sandbox: string,
+	title: string,
+	project: string,
+	status: Status,
+	bytes: number,
+	workspaceBytes: number,
+	logBytes: number,
+	/**  Clean, pushed and idle: its workspace can be removed without losing anything. */
+	isSafe: boolean,
+	/**  Why not, or why it is. */
+	reason: string,
+	endedAt: number | null,
+	isDeleted: boolean,
+};
 
 /**  Light or dark, or what the system says. */
 export type Theme = "system" | "light" | "dark";

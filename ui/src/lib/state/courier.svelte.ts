@@ -1,7 +1,10 @@
 /** Everything the window knows, in one object that comes by context; a test passes one with a fake client. */
 import { createContext } from "svelte";
 import type { Client } from "../ipc/client";
-import type { Changed, Navigate } from "../types";
+import { m } from "../../paraglide/messages.js";
+import { showBidi } from "../text/bidi";
+import type { Changed, Navigate, Sandbox } from "../types";
+import { ChangesLayout } from "./changes.svelte";
 import { Clock } from "./clock.svelte";
 import { Drafts } from "./drafts.svelte";
 import { Navigation } from "./navigation.svelte";
@@ -10,16 +13,21 @@ import { OpenSandbox } from "./openSandbox.svelte";
 import { Projects } from "./projects.svelte";
 import { SandboxList } from "./sandboxes.svelte";
 import { ApplicationSettings } from "./settings.svelte";
+import { StorageUse } from "./storageUse.svelte";
+import { Trash } from "./trash.svelte";
 
 export class Courier {
   readonly client: Client;
   readonly clock = new Clock();
+  readonly changesLayout = new ChangesLayout();
   readonly drafts = new Drafts();
   readonly navigation = new Navigation();
   readonly notices = new Notices();
   readonly projects: Projects;
   readonly sandboxes: SandboxList;
   readonly application: ApplicationSettings;
+  readonly trash: Trash;
+  readonly storage: StorageUse;
   #opened = $state.raw<OpenSandbox | null>(null);
 
   constructor(client: Client) {
@@ -27,6 +35,8 @@ export class Courier {
     this.projects = new Projects(client);
     this.sandboxes = new SandboxList(client);
     this.application = new ApplicationSettings(client);
+    this.trash = new Trash(client);
+    this.storage = new StorageUse(client);
   }
 
   get opened(): OpenSandbox | null {
@@ -55,6 +65,24 @@ export class Courier {
     this.#opened?.open();
   }
 
+  /** Moves a sandbox to the trash and offers to take it back. */
+  async deleteSandbox(sandbox: Pick<Sandbox, "id" | "title">): Promise<void> {
+    const isDeleted = await this.notices.attempt(() => this.client.sandboxDelete(sandbox.id));
+    if (!isDeleted) return;
+    if (this.#opened?.id === sandbox.id) this.openSandbox(null);
+    this.notices.say(m.notice_deleted({ title: showBidi(sandbox.title) }), { label: m.undo(), run: () => this.client.sandboxRestore(sandbox.id) });
+  }
+
+  showProjectSettings(project: string): void {
+    if (project !== this.navigation.project) this.showProject(project);
+    this.navigation.showView("project");
+  }
+
+  showTrash(): void {
+    this.navigation.showView("trash");
+    void this.trash.show(this.navigation.project);
+  }
+
   showProject(project: string | null): void {
     if (project !== this.navigation.project) this.openSandbox(null);
     this.navigation.showProject(project);
@@ -65,6 +93,7 @@ export class Courier {
     this.projects.apply(change);
     this.sandboxes.apply(change);
     this.application.apply(change);
+    this.trash.apply(change);
     this.#opened?.apply(change);
   }
 

@@ -1,9 +1,14 @@
 import { isRecord, recall, remember } from "../storage";
-import type { NewSandbox } from "../types";
+import type { Checkpoint, NewSandbox, Sandbox } from "../types";
 
-export type View = "sandboxes" | "settings" | "doctor";
+export type View = "sandboxes" | "settings" | "doctor" | "trash" | "project";
+/** What the checkpoint a new sandbox begins from is called, and the sandbox it is of. */
+export type BeginName = { name: string; title: string };
 /** At most one dialog is open. `prefill`: what "Run again" takes over from the sandbox it repeats. */
-export type OpenDialog = { kind: "newSandbox"; prefill: Partial<NewSandbox> | null } | { kind: "addProject" } | { kind: "palette" } | { kind: "shortcuts" } | { kind: "link"; url: string };
+export type OpenDialog = { kind: "newSandbox"; prefill: Partial<NewSandbox> | null; beginName?: BeginName | null } | { kind: "addProject" } | { kind: "palette" } | { kind: "shortcuts" } | { kind: "link"; url: string }
+  /** About the opened sandbox. */
+  | { kind: "pullRequest" } | { kind: "pushHeld" } | { kind: "stopNow" } | { kind: "restoreCheckpoint"; checkpoint: Checkpoint }
+  | { kind: "purge"; sandbox: Sandbox } | { kind: "emptyTrash" };
 
 /** Where in the window one is; the project and sandbox are found again after a reload. */
 export class Navigation {

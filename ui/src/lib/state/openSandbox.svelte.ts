@@ -1,15 +1,25 @@
 /** The sandbox whose page is shown: its details, its transcript, and what a person can do to it. */
 import type { Client, CourierError } from "../ipc/client";
-import type { Changed, Sandbox, SandboxDetails, SendHow } from "../types";
+import type { Changed, ProjectSettings, Sandbox, SandboxDetails, SendHow } from "../types";
+import { SandboxChanges } from "./changes.svelte";
+import { SandboxDelivery } from "./delivery.svelte";
 import { Loading } from "./loading.svelte";
 import { Transcript } from "./transcript.svelte";
 
 /** Details follow changes at most this often: a working agent changes its headline many times a second. */
 const REFRESH = 700;
 
+export type PageTab = "conversation" | "terminal" | "changes";
+
 export class OpenSandbox {
   readonly id: string;
   readonly transcript: Transcript;
+  readonly changes: SandboxChanges;
+  readonly delivery: SandboxDelivery;
+  /** How its project delivers: what a stop does, and whether the text is shown first. */
+  readonly project: Loading<ProjectSettings>;
+  /** Which part of the page is shown. */
+  tab = $state<PageTab>("conversation");
   #client: Client;
   #details: Loading<SandboxDetails>;
   #newest = $state.raw<Sandbox | null>(null);
@@ -20,6 +30,9 @@ export class OpenSandbox {
     this.#client = client;
     this.#newest = known;
     this.transcript = new Transcript(client, id);
+    this.changes = new SandboxChanges(client, id);
+    this.delivery = new SandboxDelivery(client, id);
+    this.project = new Loading(() => client.projectSettings(this.sandbox?.project ?? ""));
     this.#details = new Loading(() => client.sandboxGet(id));
   }
 
@@ -44,12 +57,17 @@ export class OpenSandbox {
   }
 
   open(): void {
-    void this.load();
+    const isKnown = this.#newest !== null;
+    if (isKnown) void this.project.load();
+    void this.load().then(() => {
+      if (!isKnown && this.sandbox !== null) return this.project.load();
+    });
     void this.transcript.open();
+    void this.changes.load();
   }
 
-  load(): Promise<void> {
-    return this.#details.load();
+  async load(): Promise<void> {
+    await Promise.all([this.#details.load(), this.delivery.load()]);
   }
 
   close(): void {
@@ -64,17 +82,21 @@ export class OpenSandbox {
     this.#newest = change.sandbox;
     if (before?.status !== change.sandbox.status || before.isWorking !== change.sandbox.isWorking) {
       void this.load();
+      void this.changes.load();
       return;
     }
     this.#timer ??= setTimeout(() => {
       this.#timer = null;
       void this.load();
+      // While the agent works there is no new checkpoint.
+      if (this.#newest?.isWorking !== true) void this.changes.load();
     }, REFRESH);
   }
 
   pause = () => this.#client.sandboxPause(this.id);
   resume = () => this.#client.sandboxResume(this.id);
   stop = () => this.#client.sandboxStop(this.id);
+  delete = () => this.#client.sandboxDelete(this.id);
   interrupt = () => this.#client.sandboxInterrupt(this.id);
   extend = (minutes: number) => this.#client.sandboxExtend(this.id, minutes);
   send = (content: string, how: SendHow) => this.#client.sandboxSend(this.id, content, how);

@@ -4,6 +4,8 @@ export type DiffLine = {
   before: number | null;
   after: number | null;
   text: string;
+  /** Of a gap: the unchanged lines it stands for, by the numbers of the first. */
+  hidden?: { count: number; before: number; after: number };
   /** The changed parts of `text`: from, to. */
   marks: [number, number][];
 };
@@ -15,13 +17,16 @@ export function parsePatch(patch: string): DiffLine[] {
   let before = 1;
   let after = 1;
   let isInHunk = false;
+  let isFirst = true;
   for (const line of patch.replace(/\n$/, "").split("\n")) {
     const hunk = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)/.exec(line);
     if (hunk !== null) {
+      const count = Math.max(0, Number(hunk[2]) - after);
+      if (!isFirst || hunk[3]?.trim()) lines.push({ kind: "gap", before: null, after: null, text: (hunk[3] ?? "").trim(), hidden: { count, before, after }, marks: [] });
       isInHunk = true;
+      isFirst = false;
       before = Number(hunk[1]);
       after = Number(hunk[2]);
-      if (lines.length > 0 || hunk[3]?.trim()) lines.push({ kind: "gap", before: null, after: null, text: (hunk[3] ?? "").trim(), marks: [] });
     } else if (line.startsWith("diff ") || (!isInHunk && HEADER.test(line))) {
       isInHunk = false;
     } else if (line.startsWith("\\")) {
@@ -73,8 +78,7 @@ function markPair(removed: DiffLine, added: DiffLine): void {
       common[i * width + j] = one[i] === other[j] ? 1 + (common[(i + 1) * width + j + 1] ?? 0) : Math.max(common[(i + 1) * width + j] ?? 0, common[i * width + j + 1] ?? 0);
     }
   }
-  // Where little stays the same, marks would be everywhere and say nothing.
-  if ((common[0] ?? 0) < 0.4 * Math.min(one.length, other.length)) return;
+  if (!isAlike(one, other, common, width)) return;
   let [i, j, from, to] = [0, 0, 0, 0];
   while (i < one.length || j < other.length) {
     if (i < one.length && j < other.length && one[i] === other[j]) {
@@ -88,6 +92,24 @@ function markPair(removed: DiffLine, added: DiffLine): void {
   }
   removed.marks = joined(removed);
   added.marks = joined(added);
+}
+
+/** How much of the shorter line, spaces aside, has to stay for the rest to be worth marking. */
+const LEAST_COMMON = 0.25;
+
+/** Where little stays the same, marks would be everywhere and say nothing. */
+function isAlike(one: string[], other: string[], common: Uint16Array, width: number): boolean {
+  const written = (tokens: string[]) => tokens.reduce((sum, token) => sum + token.trim().length, 0);
+  let same = 0;
+  let [i, j] = [0, 0];
+  while (i < one.length && j < other.length) {
+    if (one[i] === other[j]) {
+      same += (one[i++] ?? "").trim().length;
+      j++;
+    } else if ((common[(i + 1) * width + j] ?? 0) >= (common[i * width + j + 1] ?? 0)) i++;
+    else j++;
+  }
+  return same > 0 && same >= LEAST_COMMON * Math.min(written(one), written(other));
 }
 
 /** Marks with only a character or a space between them are read as one, and none ends in a space. */
@@ -106,4 +128,50 @@ function extend(marks: [number, number][], at: number, token: string): number {
   if (last !== undefined && last[1] === at) last[1] = at + token.length;
   else marks.push([at, at + token.length]);
   return at + token.length;
+}
+
+/** Opens a gap: the unchanged lines it stands for, taken from the whole text after the change. */
+export function fillGap(lines: DiffLine[], gap: DiffLine, text: string[]): DiffLine[] {
+  const { hidden } = gap;
+  if (hidden === undefined || hidden.count === 0) return lines;
+  const filled = Array.from({ length: hidden.count }, (_, index): DiffLine => ({ kind: "context", before: hidden.before + index, after: hidden.after + index, text: text[hidden.after + index - 1] ?? "", marks: [] }));
+  return lines.flatMap((line) => (line === gap ? filled : [line]));
+}
+
+/** One row of the side-by-side view: what was, and what is. A gap goes over both. */
+export type SideRow = { kind: "gap"; gap: DiffLine } | { kind: "pair"; before: DiffLine | null; after: DiffLine | null };
+
+/** Removed and added lines of one block stand beside each other, as far as both go. */
+export function sideBySide(lines: DiffLine[]): SideRow[] {
+  const rows: SideRow[] = [];
+  let i = 0;
+  while (i < lines.length) {
+    const line = lines[i];
+    if (line === undefined) break;
+    if (line.kind === "gap") rows.push({ kind: "gap", gap: line });
+    else if (line.kind === "context") rows.push({ kind: "pair", before: line, after: line });
+    if (line.kind === "gap" || line.kind === "context") {
+      i++;
+      continue;
+    }
+    const removed: DiffLine[] = [];
+    const added: DiffLine[] = [];
+    for (let next = lines[i]; next?.kind === "removed"; next = lines[++i]) removed.push(next);
+    for (let next = lines[i]; next?.kind === "added"; next = lines[++i]) added.push(next);
+    for (let at = 0; at < Math.max(removed.length, added.length); at++) rows.push({ kind: "pair", before: removed[at] ?? null, after: added[at] ?? null });
+  }
+  return rows;
+}
+
+/** A line cut into what stayed and what changed; the end of one that is too long to read is left out. */
+export function cutLine({ text, marks }: DiffLine, most = Infinity): { text: string; isMarked: boolean }[] {
+  const cut: { text: string; isMarked: boolean }[] = [];
+  let from = 0;
+  for (const [start, end] of marks) {
+    if (start >= most) break;
+    cut.push({ text: text.slice(from, start), isMarked: false }, { text: text.slice(start, Math.min(end, most)), isMarked: true });
+    from = Math.min(end, most);
+  }
+  cut.push({ text: text.slice(from, most), isMarked: false });
+  return cut;
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { parseAnsi, stripAnsi } from "./ansi";
 import { showBidi } from "./bidi";
-import { parsePatch } from "./diff";
+import { fillGap, parsePatch, sideBySide } from "./diff";
 import { linkTarget, renderMarkdown, sanitise } from "./markdown";
 
 function draw(text: string): HTMLElement {
@@ -112,5 +112,24 @@ describe("a patch", () => {
 
   it("keeps lines that only look like headers", () => {
     expect(parsePatch("@@ -1 +1 @@\n--- old\n+++ new\n").map(({ kind, text }) => [kind, text])).toEqual([["removed", "-- old"], ["added", "++ new"]]);
+  });
+
+  it("marks no words where little stays the same", () => {
+    const [removed, added] = parsePatch("@@ -1 +1 @@\n-// Node 18 has a fetch that leaks sockets on abort.\n+export const fetch = globalThis.fetch;\n");
+    expect([removed?.marks, added?.marks]).toEqual([[], []]);
+  });
+
+  it("says how many lines a gap stands for, and opens it from the whole text", () => {
+    const lines = parsePatch("@@ -1,2 +1,3 @@\n a\n+b\n c\n@@ -6,1 +7,1 @@ fn main\n g\n");
+    const gap = lines.find((line) => line.kind === "gap");
+    expect([gap?.text, gap?.hidden]).toEqual(["fn main", { count: 3, before: 3, after: 4 }]);
+    if (gap === undefined) throw new Error("there is no gap");
+    const filled = fillGap(lines, gap, ["a", "b", "c", "d", "e", "f", "g"]);
+    expect(filled.map(({ before, after, text }) => [before, after, text])).toEqual([[1, 1, "a"], [null, 2, "b"], [2, 3, "c"], [3, 4, "d"], [4, 5, "e"], [5, 6, "f"], [6, 7, "g"]]);
+  });
+
+  it("puts what was beside what is, and leaves a half empty where there is nothing", () => {
+    const rows = sideBySide(parsePatch("@@ -1,4 +1,3 @@\n a\n-b\n-c\n+B\n d\n"));
+    expect(rows.map((row) => (row.kind === "gap" ? "gap" : [row.before?.text ?? null, row.after?.text ?? null]))).toEqual([["a", "a"], ["b", "B"], ["c", null], ["d", "d"]]);
   });
 });

@@ -1,12 +1,13 @@
 /** The drawn pages' projects, sandboxes and settings, for developing in a plain browser and for tests. */
 import type { Agent, Credential, DoctorReport, NewSandboxDefaults, Project, Sandbox, SandboxDetails, Settings } from "../bindings";
+import { opened } from "./work";
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
 export function project(id: string, name: string, activeSandboxes: number, sandboxes: number): Project {
-  return { id, name, source: `/home/mara/code/${name}`, defaultBranch: "main", activeSandboxes, sandboxes, isSample: name === "sample-notes", createdAt: Date.now() - 30 * DAY };
+  return { id, name, source: `/home/mara/code/${name}`, defaultBranch: "main", activeSandboxes, sandboxes, isSample: name === "sample-notes", canIncludeUncommitted: name !== "tidewater-web", createdAt: Date.now() - 30 * DAY };
 }
 
 export const projects = () => [project("p1", "harbor-api", 4, 12), project("p2", "tidewater-web", 2, 5), project("p3", "ledger-tools", 0, 0), project("p4", "sample-notes", 0, 1)];
@@ -15,7 +16,7 @@ export function sandbox(id: string, title: string, change: Partial<Sandbox> = {}
   const createdAt = change.createdAt ?? Date.now() - 20 * MINUTE;
   return {
     id, project: "p1", title, status: "running", activity: "none", step: null, headline: "", reason: null, error: null, agent: "claude", model: "claude-sonnet-4-5", provider: "local",
-    isWorking: false, queued: 0, createdAt, startedAt: createdAt + 4_000, endedAt: null, expiresAt: Date.now() + 12 * MINUTE + 30_000, remainingMs: null, isDeleted: false, isUnsaved: false, revision: 1, ...change,
+    isWorking: false, queued: 0, createdAt, startedAt: createdAt + 4_000, endedAt: null, expiresAt: Date.now() + 12 * MINUTE + 30_000, remainingMs: null, isDeleted: false, deletedAt: null, isUnsaved: false, pullRequest: null, revision: 1, ...change,
   };
 }
 
@@ -26,16 +27,19 @@ export const sandboxes = (): Sandbox[] => [
   sandbox("s2", "Retry idempotent requests with backoff", { isWorking: true, headline: "runs npm test -- retry", createdAt: Date.now() - 14 * MINUTE, queued: 1 }),
   sandbox("s3", "Port date parsing to Temporal", { isWorking: true, headline: "edits src/time/parse.ts", createdAt: Date.now() - 21 * MINUTE }),
   sandbox("s4", "Explain the flaky login test", { headline: "waits for your message", createdAt: Date.now() - 32 * MINUTE }),
-  sandbox("s5", "Drop support for Node 18", { activity: "stopping", step: "stopping: ending the agent", createdAt: Date.now() - 38 * MINUTE }),
+  sandbox("s5", "Drop support for Node 18", { activity: "stopping", step: "stopping: pushing branch", createdAt: Date.now() - 38 * MINUTE }),
   sandbox("s6", "Stream the CSV export", { isWorking: true, agent: "shell", model: null, headline: "runs seq 100000", createdAt: Date.now() - 13 * MINUTE, expiresAt: Date.now() + 104_000 }),
   sandbox("s7", "Index the audit log by tenant", { status: "paused", headline: "after turn 4", createdAt: Date.now() - HOUR, expiresAt: null, remainingMs: 9 * MINUTE }),
   sandbox("s8", "Upgrade the gateway to Axum 0.8", ended(2 * HOUR, { status: "error", reason: null, error: { kind: "missing_key", message: "The Anthropic key was rejected.", remedy: "Replace the key in Settings, then run it again." } })),
-  sandbox("s9", "Document the webhook retries", ended(3 * HOUR, { headline: "stopped, branch pushed" })),
+  sandbox("s9", "Document the webhook retries", ended(3 * HOUR, { headline: "stopped, pull request #412", pullRequest: opened(412) })),
   sandbox("s10", "Cache tenant settings in memory", ended(5 * HOUR, { reason: "timed_out", headline: "timed out, work saved" })),
   sandbox("s11", "Try the new allocator", ended(6 * HOUR, { reason: "lost", isUnsaved: true })),
-  sandbox("s12", "Translate e-mail templates to French", ended(DAY + 3 * HOUR, { headline: "stopped, no changes" })),
+  sandbox("s12", "Translate e-mail templates to French", ended(DAY + 3 * HOUR, { headline: "stopped, #408 merged", pullRequest: opened(408, { status: "merged" }) })),
   sandbox("s13", "Find who writes /tmp/courier.lock", ended(2 * DAY, { headline: "step finished, no changes", reason: "step_finished" })),
   sandbox("s14", "Reihenfolge der Datenschutzgrundverordnungsprüfungsergebnisse korrigieren", { project: "p2", headline: "waits for your message", createdAt: Date.now() - 50 * MINUTE, expiresAt: Date.now() + 100 * MINUTE }),
+  sandbox("s15", "Measure the JSON encoders", ended(4 * HOUR, { headline: "stopped, #401 closed", pullRequest: opened(401, { isClosed: true }) })),
+  sandbox("s16", "Try three allocators against the frame benchmark", ended(2 * DAY, { isDeleted: true, deletedAt: Date.now() - 2 * HOUR })),
+  sandbox("s17", "Rename the tenants table", ended(5 * DAY, { isDeleted: true, deletedAt: Date.now() - 3 * DAY, pullRequest: opened(377, { status: "merged" }) })),
 ];
 
 export function details(of: Sandbox): SandboxDetails {
@@ -64,6 +68,7 @@ export const agents = (): Agent[] => [
 export const credentials = (): Credential[] => [
   { kind: "anthropic_key", name: "Anthropic key", isSet: true, lastFour: "x7Qd", isSessionOnly: false, usedBy: ["claude", "opencode", "pi"] },
   { kind: "claude_oauth_token", name: "Claude subscription token", isSet: false, lastFour: null, isSessionOnly: false, usedBy: ["claude"] },
+  { kind: "github_token", name: "GitHub token", isSet: false, lastFour: null, isSessionOnly: false, usedBy: [] },
 ];
 
 export const settings = (): Settings => ({ theme: "system", notifications: { creating: false, running: false, paused: true, killed: true, error: true }, claudePath: null, anthropicBaseUrl: null, hasSeenCloseNotice: false });

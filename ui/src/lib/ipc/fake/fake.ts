@@ -3,9 +3,10 @@
  * reaches the production bundle.
  */
 import { CourierError, type Client } from "../client";
-import type { Changed, ErrorCode, Frame, Message, NewSandbox, Row, Sandbox, Snapshot } from "../bindings";
+import type { Changed, Delivery, ErrorCode, Frame, Message, NewSandbox, Row, Sandbox, Snapshot } from "../bindings";
 import { claudeTurns, olderRows, rows, shellTurns, STREAM } from "./conversation";
 import * as data from "./data";
+import * as work from "./work";
 
 /** How many rows a long conversation has before those it opens with. */
 const OLDER = 100_000;
@@ -19,6 +20,8 @@ export function createFake(parameters: URLSearchParams): Client {
   let sandboxes = scene === "empty" || scene === "first" ? [] : data.sandboxes();
   let credentials = data.credentials();
   let settings = data.settings();
+  let projectSettings = work.projectSettings();
+  const delivered = new Map<string, Partial<Delivery>>();
   const listeners = new Set<(change: Changed) => void>();
   const timers = new Map<number, ReturnType<typeof setInterval>>();
   let revision = 1;
@@ -72,7 +75,7 @@ export function createFake(parameters: URLSearchParams): Client {
     sandboxList: async (query) => {
       if (scene === "loading") return never();
       if (scene === "error") throw failure("databaseBusy", "database is locked");
-      const matching = sandboxes.filter((row) => query.statuses.includes(row.status) && (query.project === null || row.project === query.project) && (query.search === null || row.title.toLowerCase().includes(query.search.toLowerCase())));
+      const matching = sandboxes.filter((row) => !row.isDeleted && query.statuses.includes(row.status) && (query.project === null || row.project === query.project) && (query.search === null || row.title.toLowerCase().includes(query.search.toLowerCase())));
       return { rows: matching, next: null, total: matching.length, revision };
     },
     sandboxGet: async (id) => (scene === "loading" ? never() : data.details(find(id))),
@@ -119,6 +122,51 @@ export function createFake(parameters: URLSearchParams): Client {
     transcriptClose: async (subscription) => (clearInterval(timers.get(subscription)), null),
     transcriptBefore: async (_, before) => olderRows(before),
     logRead: async () => ({ base64: btoa("\u001b[32m$ npm test -- retry\u001b[0m\nok 1 retries a GET\nok 2 retries a PUT\n\u001b[31mnot ok 8 honours Retry-After\u001b[0m\n\u001b]0;evil title\u0007{\"type\":\"result\"}\n"), next: 1e9, end: 1e9, isTruncated: true }),
+    sandboxCheckpoints: async (id) => (scene === "loading" ? never() : work.checkpoints(find(id))),
+    changes: async (id, from, to) => {
+      if (scene === "loading") return never();
+      if (scene === "error") throw failure("internal", "the vault could not be opened");
+      return work.changes(find(id), from, to);
+    },
+    changesFile: async (id, _from, _to, path, _oldPath, isForced) => work.fileChange(find(id), path, isForced),
+    changesPatch: async (id, from, to) => work.changes(find(id), from, to).files.map(({ path }) => `diff --git a/${path} b/${path}\n${work.fileChange(find(id), path, false).patch}`).join(""),
+    checkpointOpen: async () => null,
+    checkpointRestore: async () => null,
+    delivery: async (id) => (scene === "loading" ? never() : { ...work.delivery(find(id)), ...delivered.get(id) }),
+    deliveryDraft: async (id) => (scene === "loading" ? never() : work.draft(find(id))),
+    sandboxDeliver: async (id, options) => {
+      const steps = (at: number) => (["checkpoint", "commit", "push", "pull_request"] as const).map((kind, index) => ({ kind, status: index < at ? ("done" as const) : index === at ? ("running" as const) : ("pending" as const), detail: "", remedy: "", attempts: 1, at: Date.now() }));
+      for (let at = 0; at <= 4; at++) {
+        setTimeout(() => {
+          delivered.set(id, { steps: steps(at), isRunning: at < 4, held: null, ...(at === 4 ? { pullRequest: work.opened(419), pushedBranch: "courier/retry-backoff", pushedCommit: "a07d3f8c21b94e50" } : {}) });
+          change(id, at === 4 ? { pullRequest: work.opened(419, { reason: options.title ?? "" }) } : {});
+        }, at * 900);
+      }
+      return null;
+    },
+    sandboxDelete: async (id) => (change(id, { isDeleted: true, deletedAt: Date.now() }), null),
+    sandboxRestore: async (id) => (change(id, { isDeleted: false, deletedAt: null }), null),
+    sandboxPurge: async (id) => {
+      const gone = { ...find(id), isDeleted: true, revision: ++revision };
+      sandboxes = sandboxes.filter((row) => row.id !== id);
+      emit({ kind: "sandbox", revision, sandbox: gone });
+      return null;
+    },
+    purgeFacts: async (id) => (scene === "loading" ? never() : work.purgeFacts(find(id))),
+    trashList: async (project) => {
+      if (scene === "loading") return never();
+      if (scene === "error") throw failure("databaseBusy", "database is locked");
+      return sandboxes.filter((row) => row.isDeleted && (project === null || row.project === project)).sort((one, other) => (other.deletedAt ?? 0) - (one.deletedAt ?? 0));
+    },
+    trashEmpty: async () => {
+      const gone = sandboxes.filter((row) => row.isDeleted);
+      for (const row of gone) await client.sandboxPurge(row.id);
+      return gone.length;
+    },
+    storage: async () => (scene === "loading" ? never() : work.storage(sandboxes)),
+    storageClean: async (ids) => work.storage(sandboxes).entries.filter(({ sandbox }) => ids.includes(sandbox)).reduce((all, { workspaceBytes }) => all + workspaceBytes, 0),
+    projectSettings: async () => (scene === "loading" ? never() : projectSettings),
+    projectSettingsSet: async (_, to) => ((projectSettings = to), null),
     agentList: async () => data.agents(),
     credentialList: async () => credentials,
     credentialSet: async (kind, secret, sessionOnly) => {
