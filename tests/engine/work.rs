@@ -142,7 +142,7 @@ async fn each_turn_has_its_checkpoint_and_any_two_can_be_compared() {
     assert_eq!(paths(Some(all[1].id), Some(all[0].id)).await, ["one.txt", "two.txt"]);
     let patch = bench.world.engine.changes_patch(id, None, None).await.unwrap();
     let copy = Repository::ordinary().unwrap();
-    copy.write("the.patch", &patch).unwrap();
+    copy.write("the.patch", &String::from_utf8(patch.text).unwrap()).unwrap();
     copy.git(&["apply", "--index", "the.patch"]).unwrap();
     assert_eq!(fs::read_to_string(copy.path().join("one.txt")).unwrap(), "one\nmore\n");
 }

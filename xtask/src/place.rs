@@ -26,6 +26,11 @@ impl Place {
         Ok(Place { root, cache })
     }
 
+    /// What judges the stand-ins of GitHub.
+    pub fn judges(&self) -> PathBuf {
+        self.root.join("tests/support/github-conformance")
+    }
+
     pub fn ui(&self) -> PathBuf {
         self.root.join("ui")
     }

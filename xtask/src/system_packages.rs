@@ -27,7 +27,7 @@ const DEBIAN_APP: &[&str] = &[
 ];
 
 /// Needed by the journeys: a display, a bus, a keychain, a driver, and letters to draw.
-const DEBIAN_JOURNEYS: &[&str] = &["webkit2gtk-driver", "xvfb", "dbus", "gnome-keyring", "fonts-dejavu-core"];
+const DEBIAN_JOURNEYS: &[&str] = &["webkit2gtk-driver", "xvfb", "dbus", "gnome-keyring", "fonts-dejavu-core", "openssh-client"];
 
 pub fn debian(purpose: Purpose) -> Vec<&'static str> {
     let journeys = if purpose == Purpose::Tests { DEBIAN_JOURNEYS } else { &[] };
@@ -68,7 +68,7 @@ pub fn explain(family: Family, purpose: Purpose) {
         ),
         Family::Arch => (
             "sudo pacman -S --needed base-devel git openssl webkit2gtk-4.1 libayatana-appindicator librsvg xdotool bubblewrap",
-            "sudo pacman -S --needed xorg-server-xvfb dbus gnome-keyring ttf-dejavu",
+            "sudo pacman -S --needed xorg-server-xvfb dbus gnome-keyring ttf-dejavu openssh",
         ),
         Family::OtherLinux => (
             "a C compiler, pkg-config, git, and the development files of OpenSSL, WebKitGTK 4.1, Ayatana AppIndicator 3, librsvg and libxdo; bubblewrap",

@@ -84,6 +84,9 @@ fn everything(
             return Ok(());
         }
     };
+    if is_wanted(Part::Engine) {
+        stage("packages that judge", ui::install_judges(place), tally);
+    }
     let drives_agents = is_wanted(Part::Engine) || is_wanted(Part::Journeys);
     let claude = drives_agents
         .then(|| agents::claude(place))

@@ -11,14 +11,22 @@ use crate::place::{Place, fingerprint};
 
 /// Installs the packages of `ui/package-lock.json`, if that file changed since they were installed.
 pub fn install(place: &Place) -> anyhow::Result<()> {
-    let ui = place.ui();
-    let wanted = fingerprint(&[ui.join("package-lock.json"), ui.join("package.json")], &[])?;
-    let stamp = stamp(place, "packages");
+    packages(place, &place.ui(), "the window's packages")
+}
+
+/// Installs GitHub's own client and description of its API, which judge our requests and our stand-in.
+pub fn install_judges(place: &Place) -> anyhow::Result<()> {
+    packages(place, &place.judges(), "GitHub's client, for the tests")
+}
+
+fn packages(place: &Place, folder: &Path, what: &str) -> anyhow::Result<()> {
+    let wanted = fingerprint(&[folder.join("package-lock.json"), folder.join("package.json")], &[])?;
+    let stamp = stamp(folder, "packages");
     if is_stamped(&stamp, &wanted) {
         return Ok(());
     }
-    println!("installing the window's packages");
-    place.npm().args(["ci", "--no-fund", "--no-audit"]).run()?;
+    println!("installing {what}");
+    place.npm().in_folder(folder).args(["ci", "--no-fund", "--no-audit"]).run()?;
     write_stamp(&stamp, &wanted)
 }
 
@@ -26,7 +34,7 @@ pub fn install(place: &Place) -> anyhow::Result<()> {
 pub fn build(place: &Place) -> anyhow::Result<()> {
     let ui = place.ui();
     let wanted = fingerprint(std::slice::from_ref(&ui), &["node_modules", "dist", "paraglide", "tests"])?;
-    let stamp = stamp(place, "dist");
+    let stamp = stamp(&ui, "dist");
     if is_stamped(&stamp, &wanted) && ui.join("dist").join("index.html").is_file() {
         return Ok(());
     }
@@ -36,8 +44,8 @@ pub fn build(place: &Place) -> anyhow::Result<()> {
 }
 
 /// Stamps lie in `node_modules`, so that they go when the packages go.
-fn stamp(place: &Place, name: &str) -> PathBuf {
-    place.ui().join("node_modules").join(".codecourier").join(name)
+fn stamp(folder: &Path, name: &str) -> PathBuf {
+    folder.join("node_modules").join(".codecourier").join(name)
 }
 
 fn is_stamped(stamp: &Path, wanted: &str) -> bool {

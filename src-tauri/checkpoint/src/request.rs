@@ -74,10 +74,3 @@ impl Failure {
         Self { cause, message: message.into() }
     }
 }
-
-impl From<bring::Error> for Failure {
-    fn from(error: bring::Error) -> Self {
-        let cause = if error == bring::Error::DiskFull { Cause::DiskFull } else { Cause::Failed };
-        Self::new(cause, error.to_string())
-    }
-}
