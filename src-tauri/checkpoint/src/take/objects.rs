@@ -119,13 +119,15 @@ impl Objects {
             };
         }
         let files: BTreeSet<PathBuf> = written.iter().map(|id| self.loose.object_path(id)).collect();
-        let folders: BTreeSet<&Path> = files.iter().filter_map(|file| file.parent()).collect();
-        let mut all: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
-        if cfg!(unix) {
-            all.extend(folders);
-            all.push(&self.folder);
+        let all: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+        flush_at_once(&all)?;
+        // Where a file is made durable after it got its name, Linux's file systems make that durable with it.
+        #[cfg(all(unix, not(target_os = "linux")))]
+        {
+            let folders: BTreeSet<&Path> = files.iter().filter_map(|file| file.parent()).collect();
+            flush_at_once(&folders.into_iter().collect::<Vec<_>>())?;
         }
-        flush_at_once(&all)
+        if cfg!(unix) { File::open(&self.folder)?.sync_all() } else { Ok(()) }
     }
 }
 
@@ -185,6 +187,7 @@ impl Reference {
     pub fn write(&self, commit: ObjectId) -> Result<(), Failure> {
         let draft = &self.draft;
         let write = || {
+            let is_new = !self.folder.exists();
             fs::create_dir_all(&self.folder)?;
             let mut file = File::create(draft)?;
             writeln!(file, "{commit}")?;
@@ -192,8 +195,7 @@ impl Reference {
             drop(file);
             fs::rename(draft, self.folder.join(&self.name))?;
             if cfg!(unix) {
-                let above = self.folder.ancestors().skip(1).take(2);
-                for folder in std::iter::once(self.folder.as_path()).chain(above) {
+                for folder in self.folder.ancestors().take(if is_new { 3 } else { 1 }) {
                     File::open(folder)?.sync_all()?;
                 }
             }
