@@ -267,13 +267,21 @@ mod tests {
         let bench = Bench::new();
         let sandbox = SandboxId::fresh();
         let name = format!("refs/courier/{sandbox}/head");
-        let set =
-            || bench.vault.write(|repository| Ok(repository.reference(&name, bench.base, true, "").map(|_| ())?));
-        set().unwrap();
-        for lock in ["HEAD.lock", "packed-refs.lock", &format!("{name}.lock")] {
+        let set = |repository: &Repository| {
+            for name in [name.as_str(), "refs/heads/a"] {
+                repository.reference(name, bench.base, true, "")?;
+            }
+            Ok(())
+        };
+        bench.vault.write_for(sandbox, set).unwrap();
+        let neighbours = bench.vault.path().join("refs/courier/another");
+        fs::create_dir(&neighbours).unwrap();
+        for lock in ["HEAD.lock", "packed-refs.lock", "refs/heads/a.lock", &format!("{name}.lock")] {
             fs::write(bench.vault.path().join(lock), "").unwrap();
         }
-        set().unwrap();
+        fs::write(neighbours.join("head.lock"), "").unwrap();
+        bench.vault.write_for(sandbox, set).unwrap();
+        assert!(neighbours.join("head.lock").exists(), "that one may be in use");
     }
 
     #[test]

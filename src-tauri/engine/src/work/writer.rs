@@ -34,8 +34,7 @@ impl Writer {
         &self.path
     }
 
-    /// Waits for the turn, where waiting is allowed.
-    /// The app may have been killed while it wrote: a lock that is there now is nobody's.
+    /// Waits for the turn, where waiting is allowed. The app may have been killed while it wrote: a lock that is there now is nobody's.
     pub fn begin(&self) -> Writing<'_> {
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let spared = self.spared.map(|spared| self.path.join(spared));
