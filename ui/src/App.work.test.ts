@@ -1,5 +1,5 @@
 /** What the person sees of the work: changes, deliveries, pull requests, the trash. */
-import { fireEvent, render, screen, waitFor, within } from "@testing-library/svelte";
+import { configure, fireEvent, render, screen, waitFor, within } from "@testing-library/svelte";
 import { describe, expect, it, vi } from "vitest";
 import App from "./App.svelte";
 import type { Client } from "./lib/ipc/client";
@@ -9,6 +9,10 @@ import { opened } from "./lib/ipc/fake/work";
 import { Courier } from "./lib/state/courier.svelte";
 import { remember } from "./lib/storage";
 import type { Changed, Delivery, Step } from "./lib/types";
+
+/** Whole windows on a busy machine. */
+configure({ asyncUtilTimeout: 5_000 });
+vi.setConfig({ testTimeout: 30_000 });
 
 async function open(id: string | null, change: Partial<Client> = {}, scene = "full") {
   delete document.documentElement.dataset.ready;

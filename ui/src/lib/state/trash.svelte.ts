@@ -38,8 +38,23 @@ export class Trash {
     if (sandbox.isDeleted || isKnown) void this.#loading.load();
   }
 
-  restore = (id: string) => this.#client.sandboxRestore(id);
-  purge = (id: string) => this.#client.sandboxPurge(id);
   facts = (id: string) => this.#client.purgeFacts(id);
-  empty = () => this.#client.trashEmpty();
+
+  async restore(id: string): Promise<void> {
+    await this.#client.sandboxRestore(id);
+    await this.load();
+  }
+
+  /** What is gone for good may change nothing that is told of: the list is asked for again. */
+  async purge(id: string): Promise<void> {
+    await this.#client.sandboxPurge(id);
+    await this.load();
+  }
+
+  /** Says how many are gone. */
+  async empty(): Promise<number> {
+    const gone = await this.#client.trashEmpty();
+    await this.load();
+    return gone;
+  }
 }
