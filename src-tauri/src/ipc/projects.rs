@@ -33,12 +33,12 @@ impl From<ProjectRow> for Project {
         Self {
             id: row.id.to_string(),
             name: row.name,
+            can_include_uncommitted: std::path::Path::new(&row.source).is_absolute(),
             source: row.source,
             default_branch: row.default_branch,
             active_sandboxes: row.active_sandboxes,
             sandboxes: row.sandboxes,
             is_sample: row.is_sample,
-            can_include_uncommitted: std::path::Path::new(&row.source).is_absolute(),
             created_at: millis(row.created_at),
         }
     }

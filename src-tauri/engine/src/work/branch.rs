@@ -36,7 +36,7 @@ pub struct Saved {
     pub has_new_commit: bool,
 }
 
-/// A project's template with this sandbox's words: `{title}`, `{id}` and `{branch}`. It always ends with the sandbox's
+/// A project's template with this sandbox's words: `{title}`, `{sandbox}` and `{branch}`. It always ends with the sandbox's
 /// id, so that whoever reads the log finds the way back.
 pub fn message(template: &str, title: &str, sandbox: SandboxId, branch: &str) -> String {
     let mut message = String::new();
@@ -45,7 +45,7 @@ pub fn message(template: &str, title: &str, sandbox: SandboxId, branch: &str) ->
     while let Some(at) = rest.find('{') {
         message.push_str(&rest[..at]);
         rest = &rest[at..];
-        let words = [("{title}", title.to_owned()), ("{id}", sandbox.short()), ("{branch}", branch.to_owned())];
+        let words = [("{title}", title.to_owned()), ("{sandbox}", sandbox.short()), ("{branch}", branch.to_owned())];
         match words.into_iter().find(|(name, _)| rest.starts_with(name)) {
             Some((name, word)) => {
                 message.push_str(&word);
