@@ -7,7 +7,7 @@ use courier_engine::{
     engine::{Config, DeliverOptions, DeliveryState, Engine, NewSandbox},
     host::{Host, Person},
     model::{AgentKind, PullRequestStatus, SandboxId, Status, StepKind, StepStatus, SystemClock},
-    secrets::{CredentialKind, Secret, SessionOnly},
+    secrets::{CredentialKind, Secret, Secrets, SessionOnly},
     settings::Settings,
     store::{Query, SandboxRow},
 };
@@ -29,14 +29,15 @@ async fn open(home: &Path, server: &GithubServer) -> Engine {
 }
 
 fn config(home: &Path) -> Config {
-    let host = Host::new(home.to_owned(), Arc::new(SessionOnly::default()), Person::default());
+    let keychain = SessionOnly::default();
+    keychain.set(CredentialKind::GithubEnterpriseToken, &Secret::new(TOKEN)).unwrap();
+    let host = Host::new(home.to_owned(), Arc::new(keychain), Person::default());
     Config { host: world::with_checkpoints(host), clock: Arc::new(SystemClock), ..world::on_this_machine(home) }
 }
 
 async fn prepare(engine: &Engine, host: &str) {
     let settings = Settings { github_enterprise_host: Some(host.to_owned()), ..Settings::default() };
     engine.settings_set(settings).await.unwrap();
-    engine.credential_set(CredentialKind::GithubEnterpriseToken, Secret::new(TOKEN), true).await.unwrap();
 }
 
 /// A sandbox whose script has run.

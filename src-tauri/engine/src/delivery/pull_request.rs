@@ -19,7 +19,8 @@ const ITEMS: u32 = 2_000;
 
 pub(super) async fn open(around: &Surroundings, work: &Work) -> Result<Done, store::Error> {
     let forge = forge(around, work).await?;
-    if let Some(reason) = skipped(work, &forge) {
+    // What has nothing new does not come this far.
+    if let Some(reason) = skipped(work, &forge, true) {
         skip(around, work.row.id, reason.to_owned()).await?;
         return Ok(Done::Skipped(reason.to_owned()));
     }
@@ -78,21 +79,28 @@ async fn forge(around: &Surroundings, work: &Work) -> Result<Forge, store::Error
 }
 
 /// Why there is no pull request to make, in words.
-fn skipped(work: &Work, forge: &Forge) -> Option<&'static str> {
+fn skipped(work: &Work, forge: &Forge, has_new_commit: bool) -> Option<&'static str> {
     let situation = Situation {
         remote: work.project.remote_url.as_deref(),
         forge,
         branch: work.branch(),
         default_branch: &work.project.default_branch,
         base: &work.row.base_branch,
-        has_new_commit: work.checkpoint.as_ref().is_some_and(|last| last.commit != work.row.base_commit),
+        has_new_commit,
     };
     skip::skip(&situation).map(|skip| skip.reason.words())
 }
 
 /// Why none would be made now, in words.
 pub(super) async fn reason_to_skip(around: &Surroundings, work: &Work) -> Result<Option<String>, store::Error> {
-    Ok(skipped(work, &forge(around, work).await?).map(str::to_owned))
+    let has_new_commit = match &work.checkpoint {
+        Some(last) if last.head == work.row.base_commit => {
+            !super::changed_files(around, &work.row, &last.commit).await.is_empty()
+        }
+        // It may still be at work on its first.
+        Some(_) | None => true,
+    };
+    Ok(skipped(work, &forge(around, work).await?, has_new_commit).map(str::to_owned))
 }
 
 fn none() -> PullRequest {

@@ -89,7 +89,10 @@ async fn save_left(around: &Surroundings, row: &SandboxRow, job: DueJob) -> Resu
     let Some(provider) = around.provider(row.provider) else { return Ok(Attempt::Done) };
     match save(around, provider, row, &Occasion::Ending).await {
         Ok(_) => {
-            delivery::begin_at_end(around, row.id).await?;
+            if delivery::begin_at_end(around, row.id).await? {
+                let (around, id) = (around.clone(), row.id);
+                around.tasks.clone().spawn(async move { around.deliverer.run(&around, id).await });
+            }
             Ok(Attempt::Done)
         }
         Err(error) if job.attempts < SAVES => {

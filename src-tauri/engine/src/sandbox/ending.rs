@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     delivery,
-    model::{Event, Status, StepKind, StepStatus},
+    model::{Activity, Event, Status, StepKind, StepStatus},
     provider::{self, ProviderId, TurnSignal},
     store::{self, CheckpointRow, deliveries, sandboxes},
 };
@@ -237,10 +237,7 @@ impl Actor {
             Some(making) => making.cancel(),
             None => self.ask_to_destroy(),
         }
-        if self.row.lifecycle.status == Status::Creating {
-            return Ok(());
-        }
-        self.set_step(StepKind::Destroy, StepStatus::Running, ("", "")).await
+        if self.has_steps() { self.set_step(StepKind::Destroy, StepStatus::Running, ("", "")).await } else { Ok(()) }
     }
 
     /// Making has ended, and a destroy waited for it.
@@ -289,13 +286,18 @@ impl Actor {
     }
 
     async fn all_is_over(&mut self) -> Result<(), store::Error> {
-        let was_live = self.row.lifecycle.status != Status::Creating;
         self.ending = None;
         self.lose_turn().await?;
-        if was_live {
+        if self.has_steps() {
             self.set_step(StepKind::Destroy, StepStatus::Done, ("", "")).await?;
         }
         self.happen(Event::Destroyed, None).await
+    }
+
+    /// Whether what is done now is the ending of a sandbox that had work: not the release of one that never ran, or that is
+    /// gone already.
+    fn has_steps(&self) -> bool {
+        self.row.lifecycle.activity == Activity::Stopping && self.row.lifecycle.status != Status::Creating
     }
 
     /// Stores how far a step is, and says what is being done.

@@ -83,15 +83,30 @@ impl Vault {
     }
 }
 
+/// What was saved before is never left behind, since it may have been pushed: what is new is put on top of it, and where the
+/// agent has committed since, both are joined.
 fn commit(repository: &Repository, saving: &Saving<'_>) -> Result<Saved, Error> {
     let find = |id: Oid| repository.find_commit(id).map_err(|error| Error::no_commit(id, error));
     let (head, checkpoint) = (find(saving.head)?, find(saving.checkpoint)?);
-    if head.tree_id() == checkpoint.tree_id() {
-        return Ok(Saved { commit: head.id(), has_new_commit: false });
+    let last = match repository.refname_to_id(&format!("refs/courier/{}/branch", saving.sandbox)) {
+        Ok(last) if last != head.id() && !repository.graph_descendant_of(head.id(), last)? => Some(find(last)?),
+        Ok(_) => None,
+        Err(error) if error.code() == ErrorCode::NotFound => None,
+        Err(error) => return Err(error.into()),
+    };
+    let parents = match &last {
+        Some(last) if repository.graph_descendant_of(last.id(), head.id())? => vec![last],
+        Some(last) => vec![last, &head],
+        None => vec![&head],
+    };
+    if let [only] = parents[..]
+        && only.tree_id() == checkpoint.tree_id()
+    {
+        return Ok(Saved { commit: only.id(), has_new_commit: only.id() != head.id() });
     }
     let author = signature(saving.author, saving.at)?;
     let tree = checkpoint.tree()?;
-    let commit = repository.commit(None, &author, &author, saving.message, &tree, &[&head])?;
+    let commit = repository.commit(None, &author, &author, saving.message, &tree, &parents)?;
     Ok(Saved { commit, has_new_commit: true })
 }
 
@@ -121,6 +136,23 @@ mod tests {
     fn saving(sandbox: SandboxId, head: Oid, checkpoint: Oid) -> Saving<'static> {
         let at = Timestamp::from_millis(1_767_268_800_999);
         Saving { sandbox, branch: "courier/work", head, checkpoint, author: AUTHOR, message: "Work\n", at }
+    }
+
+    #[test]
+    fn what_was_saved_before_stays_in_the_branch() {
+        let (bench, sandbox) = (Bench::new(), SandboxId::fresh());
+        let first = bench.commit(&[("a.txt", Some("one\n"))], bench.base);
+        let saved = bench.vault.save(&saving(sandbox, bench.base, first)).unwrap().commit;
+        let second = bench.commit(&[("a.txt", Some("one\n")), ("b.txt", Some("two\n"))], bench.base);
+        let more = bench.vault.save(&saving(sandbox, bench.base, second)).unwrap().commit;
+        assert!(bench.vault.is_ancestor(saved, more).unwrap(), "it goes on from what may have been pushed");
+        // The agent commits by itself, on what it knows.
+        let own = bench.commit(&[("a.txt", Some("one\n")), ("b.txt", Some("two\n"))], bench.base);
+        let head = bench.commit(&[("c.txt", Some("three\n"))], own);
+        let joined = bench.vault.save(&saving(sandbox, head, head)).unwrap().commit;
+        assert!(bench.vault.is_ancestor(more, joined).unwrap() && bench.vault.is_ancestor(head, joined).unwrap());
+        assert_eq!(bench.git(&["diff", "--name-only", &head.to_string(), &joined.to_string()]), "");
+        assert_eq!(bench.vault.save(&saving(sandbox, head, head)).unwrap().commit, joined, "again makes the same");
     }
 
     #[test]
@@ -172,8 +204,8 @@ mod tests {
     #[test]
     fn a_message_names_the_sandbox() {
         let id = SandboxId::fresh();
-        let made = message("{title} ({id}) on {branch} {other}", "Use {id} {", id, "b");
-        assert_eq!(made, format!("Use {{id}} {{ ({}) on b {{other}}\n\nSandbox: {id}\n", id.short()));
+        let made = message("{title} ({sandbox}) on {branch} {other}", "Use {sandbox} {", id, "b");
+        assert_eq!(made, format!("Use {{sandbox}} {{ ({}) on b {{other}}\n\nSandbox: {id}\n", id.short()));
         assert_eq!(message(" \0", "t", id, "b"), format!("Work of a sandbox\n\nSandbox: {id}\n"));
     }
 }
