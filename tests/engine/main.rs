@@ -29,4 +29,7 @@ mod threat_model;
 #[cfg(test)]
 mod transcript;
 #[cfg(test)]
+#[cfg(unix)]
+mod trash;
+#[cfg(test)]
 mod world;

@@ -23,11 +23,13 @@ mod error;
 mod jobs;
 mod keys;
 mod requests;
+mod trash;
 
 pub use doctor::{Check, CheckState, Report};
 pub use error::{Code, Error};
 pub use keys::{AgentInfo, CredentialInfo};
 pub use requests::{NewSandbox, SendHow};
+pub use trash::{PurgeFacts, Storage, StorageEntry};
 
 use requests::{check_message, title_of};
 

@@ -15,6 +15,7 @@ use crate::{
         Agent, Cli,
         discovery::{self, Discovery, VERSION_DEADLINE},
     },
+    folder::{MARKER, Upkeep},
     model::{AgentKind, ProjectId},
     process,
     secrets::{self, CredentialKind, Secret, Secrets, SessionOnly},
@@ -27,8 +28,6 @@ use crate::{
 const LOGIN_SHELL: Duration = Duration::from_secs(5);
 /// Stands around the PATH in what the login shell prints, since profiles print things too.
 const BOUNDARY: &str = "__courier_path__";
-/// Marks a folder as a sandbox's own: without it, none may ever be removed.
-const MARKER: &str = ".courier-sandbox";
 
 /// Whose machine it is: where programs are looked for.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +50,7 @@ pub struct Host {
     login_path: OnceCell<Option<String>>,
     found: Mutex<HashMap<AgentKind, Known>>,
     mirrors: Mutex<HashMap<ProjectId, Mirror>>,
+    pub(crate) upkeep: Upkeep,
 }
 
 /// An agent's program, ready to run.
@@ -88,6 +88,7 @@ impl Host {
             login_path: OnceCell::new(),
             found: Mutex::default(),
             mirrors: Mutex::default(),
+            upkeep: Upkeep::default(),
         }
     }
 

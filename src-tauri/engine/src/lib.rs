@@ -20,6 +20,7 @@
 pub mod agent;
 pub mod desktop;
 pub mod engine;
+mod folder;
 pub mod host;
 pub mod model;
 mod process;

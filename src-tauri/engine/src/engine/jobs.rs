@@ -1,5 +1,5 @@
 //! Durable jobs: what must still happen when nobody waits for it any more. One kind so far: destroying what a sandbox
-//! that was given up may have left behind.
+//! that was given up may have left behind. What is owed to the trash is looked for at the same time.
 
 use std::time::Duration;
 
@@ -8,6 +8,8 @@ use crate::{
     sandbox::{Supervisor, Surroundings},
     store::{self, jobs, sandboxes},
 };
+
+use super::trash;
 
 /// How often due jobs are looked for.
 const TICK: Duration = Duration::from_secs(30);
@@ -47,5 +49,5 @@ async fn run_due(around: &Surroundings, supervisor: &Supervisor) -> Result<(), s
         let error = provider.destroy(&id).await.err().map(|error| error.to_string());
         around.store.write(move |tx| jobs::record_destroy(tx, sandbox, error.as_deref())).await?;
     }
-    Ok(())
+    trash::run_due(around, supervisor).await
 }

@@ -16,6 +16,7 @@ mod migrations;
 pub(crate) mod projects;
 pub(crate) mod sandboxes;
 pub(crate) mod settings;
+pub(crate) mod trash;
 pub(crate) mod turns;
 
 use std::{
@@ -35,6 +36,7 @@ pub use log::{LogPage, PAGE_BYTES as LOG_PAGE_BYTES};
 pub use messages::MessageRow;
 pub use projects::ProjectRow;
 pub use sandboxes::{NewSandboxRow, Page, Query, SandboxError, SandboxRow, TransitionRow};
+pub use trash::SkippedPath;
 pub use turns::{TurnEnd, TurnRow};
 
 /// How many closures one transaction takes at most.
@@ -383,8 +385,6 @@ fn write_all(connection: Connection, place: &health::Place, waiting: &mpsc::Rece
     }
 }
 
-fn begin_and_run(jobs: Vec<Job>, connection: &Connection, feed: &Feed) {
-    match connection.execute_batch("BEGIN IMMEDIATE") {
 /// Runs jobs in their order: those that write together as far as they follow each other, those that only read by themselves.
 fn run_all(mut jobs: Vec<Job>, connection: &Connection, feed: &Feed) {
     while let Some(first) = jobs.first() {
@@ -400,6 +400,8 @@ fn run_all(mut jobs: Vec<Job>, connection: &Connection, feed: &Feed) {
     }
 }
 
+fn begin_and_run(jobs: Vec<Job>, connection: &Connection, feed: &Feed) {
+    match connection.execute_batch("BEGIN IMMEDIATE") {
         Ok(()) => run_in_one(jobs, connection, feed),
         // Without a transaction nothing may be written: dropping the jobs' answers would hide why.
         Err(error) => refuse(jobs, connection, || same(&error), feed),

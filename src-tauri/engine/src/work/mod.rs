@@ -5,6 +5,7 @@
 //! nothing an agent does can reach the mirror. A workspace that an agent has touched is never opened as a repository
 //! here: its configuration is the agent's.
 
+mod forget;
 mod mirror;
 mod sample;
 mod source;
@@ -12,9 +13,11 @@ mod workspace;
 
 use std::path::PathBuf;
 
+pub(crate) use forget::{OnlyHere, Saved, forget, only_here};
 pub use mirror::{Branches, Mirror};
 pub use sample::create as create_sample;
 pub use source::Source;
+pub(crate) use workspace::wait_for_clone;
 pub use workspace::{Workspace, branch_name, check_branch};
 
 /// Why git did not do what it was asked.
