@@ -53,6 +53,32 @@ fn a_sandbox_from_the_first_message_to_its_end() {
     assert_eq!(error["error"]["code"], "illegalState");
 }
 
+#[test]
+fn the_trash_keeps_a_sandbox_until_somebody_is_sure() {
+    let home = TempDir::new().unwrap();
+    let home = home.path();
+    let project = json(&courier(home, &["--json", "project", "sample"]))["id"].as_str().unwrap().to_owned();
+    let create = ["--json", "sandbox", "create", "--project", &project, "--agent", "shell", "--wait", "echo > new"];
+    let id = json(&courier(home, &create))["id"].as_str().unwrap().to_owned();
+    let deleted = json(&courier(home, &["--json", "sandbox", "delete", &id]));
+    assert_eq!(deleted["status"], "killed", "it ends before the command does");
+    assert!(deleted["deleted_at"].is_number(), "{deleted}");
+    assert_eq!(courier(home, &["sandbox", "list"]).out, "");
+    assert_eq!(json(&courier(home, &["--json", "sandbox", "list", "--deleted"]))["id"], id.as_str());
+    courier(home, &["sandbox", "restore", &id]);
+    assert_eq!(json(&courier(home, &["--json", "sandbox", "list"]))["id"], id.as_str());
+    let early = courier(home, &["sandbox", "purge", &id, "--yes"]);
+    assert!(early.code == Some(1) && early.err.contains("not in the trash"), "{}", early.err);
+    courier(home, &["sandbox", "delete", &id]);
+    let asked = courier(home, &["sandbox", "purge", &id]);
+    assert_eq!(asked.code, Some(1), "{}", asked.err);
+    assert!(asked.out.contains("Gone for good:") && asked.out.contains("--yes"), "{}", asked.out);
+    assert!(home.join("sandboxes").join(&id).is_dir());
+    assert_eq!(courier(home, &["sandbox", "purge", &id, "--yes"]).code, Some(0));
+    assert!(!home.join("sandboxes").join(&id).exists());
+    assert_eq!(courier(home, &["sandbox", "show", &id]).code, Some(1));
+}
+
 #[tokio::test]
 async fn while_the_app_holds_the_folder_it_says_so() {
     let world = World::new().await;

@@ -50,6 +50,20 @@ async fn a_turn_is_given_followed_and_recorded() {
 }
 
 #[tokio::test]
+async fn a_turn_whose_spool_is_gone_for_good_ends() {
+    let world = World::new().await;
+    let (id, turn) = world.running("work").await;
+    world.provider.trouble(Call::Read, Trouble { refuses: true, ..Trouble::default() });
+    world.provider.print(turn, b"heard");
+    world.provider.forget(turn);
+    world.until(id, |row| !row.is_working).await;
+    assert_eq!(world.log(id).await, b"heard", "what was read is kept");
+    world.provider.be_well();
+    world.engine.sandbox_send(id, "next", SendHow::Queue).await.unwrap();
+    world.turn_with("next").await;
+}
+
+#[tokio::test]
 async fn messages_wait_their_turn_and_are_each_given_once() {
     let world = World::new().await;
     let (id, first) = world.running("one").await;

@@ -45,5 +45,7 @@ mod transcript;
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod work;
+#[cfg(unix)]
+mod trash;
 #[cfg(test)]
 mod world;

@@ -59,6 +59,36 @@ async fn a_file_that_is_no_database_is_named() {
 }
 
 #[tokio::test]
+async fn a_read_does_not_fail_with_what_its_neighbours_write() {
+    let home = TempDir::new().unwrap();
+    let store = Store::open(&home.path().join("courier.db")).unwrap();
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    // While the writer is busy the others gather, and are taken together.
+    let busy = store.write(move |_| {
+        _ = wait.recv();
+        Ok::<_, Error>(())
+    });
+    let count =
+        |tx: &rusqlite::Connection| tx.query_row("SELECT COUNT(*) FROM settings", [], |row| row.get::<_, u32>(0));
+    let first = store.read_in_order(move |tx| Ok::<_, Error>(count(tx)?));
+    let fails = store.write(|tx| {
+        // That nobody has this sandbox shows when it is committed: nothing of the transaction is kept.
+        tx.execute_batch(
+            "INSERT INTO settings (name, value) VALUES ('taken back', '1');
+             PRAGMA defer_foreign_keys = ON;
+             INSERT INTO running_intervals (sandbox, started_at) VALUES ('nobody', 1)",
+        )?;
+        Ok::<_, Error>(())
+    });
+    let second = store.read_in_order(move |tx| Ok::<_, Error>(count(tx)?));
+    let release = async { go.send(()).unwrap() };
+    let (busy, first, fails, second, ()) = tokio::join!(busy, first, fails, second, release);
+    busy.unwrap();
+    assert!(fails.is_err());
+    assert_eq!((first.unwrap(), second.unwrap()), (0, 0), "nor is what was taken back ever seen");
+}
+
+#[tokio::test]
 async fn a_closure_that_fails_takes_nothing_else_with_it() {
     let home = TempDir::new().unwrap();
     let store = Store::open(&home.path().join("courier.db")).unwrap();

@@ -24,12 +24,14 @@ mod error;
 mod jobs;
 mod keys;
 mod requests;
+mod trash;
 mod work;
 
 pub use doctor::{Check, CheckState, Report};
 pub use error::{Code, Error};
 pub use keys::{AgentInfo, CredentialInfo};
 pub use requests::{NewSandbox, SendHow};
+pub use trash::{PurgeFacts, Storage, StorageEntry};
 pub use work::{DeliverOptions, DeliveryState, PullRequestDraft};
 
 pub(crate) use jobs::again;

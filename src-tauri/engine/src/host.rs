@@ -16,6 +16,7 @@ use crate::{
         discovery::{self, Discovery, VERSION_DEADLINE},
     },
     forge::Forge,
+    folder::{MARKER, Upkeep},
     model::{AgentKind, ProjectId},
     process,
     secrets::{self, CredentialKind, Secret, Secrets, SessionOnly},
@@ -28,8 +29,6 @@ use crate::{
 const LOGIN_SHELL: Duration = Duration::from_secs(5);
 /// Stands around the PATH in what the login shell prints, since profiles print things too.
 const BOUNDARY: &str = "__courier_path__";
-/// Marks a folder as a sandbox's own: without it, none may ever be removed.
-const MARKER: &str = ".courier-sandbox";
 
 /// Whose machine it is: where programs are looked for.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +54,7 @@ pub struct Host {
     vaults: Mutex<HashMap<ProjectId, Vault>>,
     checkpointer: Option<(PathBuf, Option<PathBuf>)>,
     worker: OnceCell<Worker>,
+    pub(crate) upkeep: Upkeep,
 }
 
 /// An agent's program, ready to run.
@@ -95,6 +95,7 @@ impl Host {
             vaults: Mutex::default(),
             checkpointer: None,
             worker: OnceCell::new(),
+            upkeep: Upkeep::default(),
         }
     }
 

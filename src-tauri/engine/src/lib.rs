@@ -22,6 +22,7 @@ mod delivery;
 pub mod desktop;
 pub mod engine;
 pub mod forge;
+mod folder;
 pub mod host;
 pub mod model;
 mod net;

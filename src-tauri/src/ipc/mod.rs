@@ -9,6 +9,7 @@ mod projects;
 mod sandboxes;
 mod settings;
 mod transcript;
+mod trash;
 mod work;
 
 pub(crate) use app::Outside;
@@ -52,6 +53,14 @@ pub fn surface<R: tauri::Runtime>() -> Builder<R> {
             work::delivery,
             work::delivery_draft,
             work::sandbox_deliver,
+            trash::sandbox_delete,
+            trash::sandbox_restore,
+            trash::sandbox_purge,
+            trash::purge_facts,
+            trash::trash_list,
+            trash::trash_empty,
+            trash::storage,
+            trash::storage_clean,
             transcript::transcript_open,
             transcript::transcript_acknowledge,
             transcript::transcript_close,

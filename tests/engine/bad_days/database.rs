@@ -4,8 +4,8 @@ use std::{fs, path::Path, sync::Arc};
 
 use courier_engine::{
     agent::Exit,
-    engine::{Code, Engine, SendHow},
-    model::{AgentKind, Ending, Reason, Status},
+    engine::{Code, Engine, NewSandbox, SendHow},
+    model::{AgentKind, Ending, Reason, SandboxId, Status},
     store::Query,
 };
 use courier_test_support::{processes::run, provider::FakeProvider};
@@ -62,6 +62,46 @@ async fn after_it_was_held_everything_goes_on() {
     let next = world.turn_with("next").await;
     world.provider.end(next, Exit::Code(0));
     world.until(id, |row| !row.is_working && row.queued == 0).await;
+}
+
+/// A sandbox that is being made, and whose owner is replaced meanwhile.
+async fn replaced(world: &World, ask: impl AsyncFn(SandboxId)) -> SandboxId {
+    world.provider.think(true);
+    let project = world.project().await;
+    let new = NewSandbox::of(project, AgentKind::Shell, "work");
+    let id = world.engine.sandbox_create(new).await.unwrap().id;
+    eventually("a sandbox to be asked for", async || world.provider.is_asked().then_some(())).await;
+    let other = hold(world.home.path());
+    ask(id).await;
+    drop(other);
+    world.until(id, |row| row.step.as_deref().is_some_and(|step| step.contains("what was begun"))).await;
+    assert_eq!(world.provider.asked(), 1, "it is not made twice at the same time");
+    world.provider.think(false);
+    id
+}
+
+#[tokio::test]
+async fn who_owns_it_next_waits_for_what_was_being_made() {
+    let world = World::new().await;
+    let id = replaced(&world, async |id| {
+        refused(world.engine.sandbox_extend(id, std::time::Duration::from_secs(60)).await, Code::DatabaseBusy);
+    })
+    .await;
+    let row = world.until(id, |row| row.lifecycle.status == Status::Running).await;
+    assert_eq!((row.step, world.provider.alive()), (None, 1));
+    world.turn_with("work").await;
+    assert_eq!(world.provider.misdeeds(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn what_comes_late_does_not_stay_behind_a_sandbox_that_has_ended() {
+    let world = World::new().await;
+    let id = replaced(&world, async |id| {
+        refused(world.engine.sandbox_stop(id).await, Code::DatabaseBusy);
+    })
+    .await;
+    world.until(id, is(Status::Killed)).await;
+    assert_eq!(world.provider.alive(), 0);
 }
 
 #[tokio::test]

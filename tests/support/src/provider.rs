@@ -208,7 +208,17 @@ impl FakeProvider {
 
     /// Whether somebody waits for a sandbox it thinks about.
     pub fn is_asked(&self) -> bool {
-        self.is_thinking.receiver_count() > 0
+        self.asked() > 0
+    }
+
+    /// How many wait for a sandbox it thinks about.
+    pub fn asked(&self) -> usize {
+        self.is_thinking.receiver_count()
+    }
+
+    /// A turn was never started, as far as the provider knows: its spool is gone.
+    pub fn forget(&self, turn: TurnId) {
+        self.lock().turns.remove(&turn);
     }
 
     /// Whether turns are refused, as by a provider that is just pausing.

@@ -47,7 +47,7 @@ pub struct Error {
 }
 
 impl Error {
-    fn new(code: Code, message: impl Into<String>, detail: &str) -> Self {
+    pub(super) fn new(code: Code, message: impl Into<String>, detail: &str) -> Self {
         Self { code, message: message.into(), detail: (!detail.is_empty()).then(|| detail.to_owned()) }
     }
 

@@ -1,4 +1,5 @@
-//! Durable jobs: what must still happen when nobody waits for it any more.
+//! Durable jobs: what must still happen when nobody waits for it any more. What is owed to the trash is looked for at the
+//! same time.
 
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use crate::{
         sandboxes,
     },
 };
+
+use super::trash;
 
 /// How often due jobs are looked for.
 const TICK: Duration = Duration::from_secs(30);
@@ -66,7 +69,7 @@ async fn run_due(around: &Surroundings, supervisor: &Supervisor) -> Result<(), s
         let now = around.clock.now();
         around.store.write(move |tx| jobs::record(tx, job.kind, sandbox, &attempt, now)).await?;
     }
-    Ok(())
+    trash::run_due(around, supervisor).await
 }
 
 /// How long to wait after this many attempts.

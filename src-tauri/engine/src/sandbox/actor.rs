@@ -9,7 +9,7 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::Instant,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     Surroundings, blocked,
@@ -107,6 +107,8 @@ pub(super) struct Actor {
     /// A sandbox is being made, looked for or revived. Cancelled, that stops at the next safe point and still reports
     /// back: only then is it known what there is to destroy, and so the owner of one that was given up waits for it.
     pub(super) making: Option<CancellationToken>,
+    /// The tasks that make it: they outlive an owner that is replaced, and the next one waits for them.
+    pub(super) makers: TaskTracker,
     /// The last turn did not end by itself: its sandbox may be gone, and took work with it.
     pub(super) was_cut_off: bool,
     /// A stop was asked for that is not recorded.
@@ -168,6 +170,7 @@ impl Actor {
             asked_to_pause: None,
             is_checking: false,
             making: None,
+            makers: TaskTracker::new(),
             was_cut_off: false,
             owes_stop,
             unanswered_stop: None,
@@ -607,7 +610,9 @@ impl Actor {
     /// Runs slow work as a task of its own; it is dropped when the engine shuts down, and begun again after it.
     pub(super) fn run_effect(&self, work: impl Future<Output = Done> + Send + 'static) {
         let (report, shutdown) = (self.report.clone(), self.around.shutdown.clone());
+        let makes = self.making.is_some().then(|| self.makers.token());
         self.around.tasks.spawn(async move {
+            let _makes = makes;
             tokio::select! {
                 () = shutdown.cancelled() => {}
                 // The actor may have ended; nobody needs to know then.
@@ -619,7 +624,7 @@ impl Actor {
 
 impl Drop for Actor {
     fn drop(&mut self) {
-        // Whoever owns the sandbox next makes it anew.
+        // Whoever owns the sandbox next makes it anew, once this has ended.
         if let Some(making) = &self.making {
             making.cancel();
         }

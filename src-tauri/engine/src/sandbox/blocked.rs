@@ -7,6 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::mpsc, time::Instant};
+use tokio_util::task::TaskTracker;
 
 use super::{
     Surroundings,
@@ -26,6 +27,8 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(15);
 /// How long telling the agent to end may hold up everybody else who asks.
 const TELLING: Duration = Duration::from_secs(10);
+/// What a sandbox says while an owner that was replaced still makes it.
+const BROKEN_OFF: &str = "waiting for what was begun to end";
 
 /// Owns a sandbox until it has ended or the engine shuts down.
 pub(super) async fn own(
@@ -47,6 +50,8 @@ pub(super) async fn own(
         inbox = actor.leave(&mut blocked.row, &mut blocked.turn);
         let unanswered = actor.unanswered_stop.take();
         blocked.stops = if actor.owes_stop { blocked.stops } else { 0 };
+        let makers = actor.makers.clone();
+        // What it was making is broken off with it.
         drop(actor);
         if blocked.around.shutdown.is_cancelled() || matches!(error, store::Error::NotFound(_) | store::Error::Closed) {
             return;
@@ -58,7 +63,7 @@ pub(super) async fn own(
         if let Some(reply) = unanswered {
             blocked.stop(reply, &error).await;
         }
-        if !blocked.hold(&mut inbox, error).await {
+        if !blocked.hold(&mut inbox, error).await || !blocked.wait_for(&makers).await {
             return;
         }
         blocked.tell(None);
@@ -110,6 +115,16 @@ impl Blocked {
             self.wait = SHORTEST;
             self.tell(Some(hindrances::not_stored(&error)));
         }
+    }
+
+    /// Waits for what the owner before was making: two would make it in one place, or what comes late would stand behind a
+    /// sandbox that has ended. Who asks meanwhile waits too. `false`: the engine shuts down.
+    async fn wait_for(&self, makers: &TaskTracker) -> bool {
+        makers.close();
+        if !makers.is_empty() {
+            self.tell(Some(BROKEN_OFF.to_owned()));
+        }
+        self.around.shutdown.run_until_cancelled(makers.wait()).await.is_some()
     }
 
     async fn answer(&mut self, request: Request, error: &store::Error) {

@@ -2,7 +2,10 @@
 //! clock stood beside the steady one is remembered, also in the database; once the two disagree, every time that is
 //! counted from or to is moved along.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
@@ -55,6 +58,10 @@ struct State {
     anchor: Anchor,
     /// All jumps of this life together, in milliseconds.
     moved: i64,
+    /// When moving the times along failed last, and of what every owner hears that waited meanwhile.
+    failed: Option<(Instant, store::Error)>,
+    #[cfg(test)]
+    attempts: u32,
 }
 
 impl Clocks {
@@ -71,23 +78,46 @@ impl Clocks {
             }
         }
         let anchor = if is_known { stored } else { now };
-        Ok(Self { clock, state: Arc::new(Mutex::new(State { anchor, moved: 0 })) })
+        Ok(Self {
+            clock,
+            state: Arc::new(Mutex::new(State {
+                anchor,
+                moved: 0,
+                failed: None,
+                #[cfg(test)]
+                attempts: 0,
+            })),
+        })
     }
 
-    /// Moves every counted time along where the wall clock was set, and says how far it was set in this life.
+    /// Moves every counted time along where the wall clock was set, and says how far it was set in this life. Who waits
+    /// while another one tries that gets the same answer: a database that is held costs one wait, not one for each owner.
     pub(super) async fn settle(&self, store: &Store) -> Result<i64, store::Error> {
+        let asked = Instant::now();
         let mut state = self.state.lock().await;
+        if let Some((at, error)) = &state.failed
+            && *at >= asked
+            && let Some(error) = again(error)
+        {
+            return Err(error);
+        }
         let now = Anchor::read(self.clock.as_ref(), state.anchor.boot.clone());
         let jump = state.anchor.jump_to(&now);
         if jump != 0 {
             tracing::warn!(jump, "the clock was set; running time is moved along");
             let anchor = now.clone();
-            store
-                .write(move |tx| {
-                    sandboxes::move_times(tx, jump)?;
-                    settings::set(tx, NAME, &anchor)
-                })
-                .await?;
+            #[cfg(test)]
+            {
+                state.attempts += 1;
+            }
+            let moved = store.write(move |tx| {
+                sandboxes::move_times(tx, jump)?;
+                settings::set(tx, NAME, &anchor)
+            });
+            if let Err(error) = moved.await {
+                state.failed = again(&error).map(|error| (Instant::now(), error));
+                return Err(error);
+            }
             state.anchor = now;
             state.moved += jump;
         }
@@ -95,9 +125,64 @@ impl Clocks {
     }
 }
 
+/// The same failure once more, where it is one that everybody meets.
+fn again(error: &store::Error) -> Option<store::Error> {
+    use store::Error as E;
+    match error {
+        E::Busy => Some(E::Busy),
+        E::DiskFull => Some(E::DiskFull),
+        E::ReadOnly => Some(E::ReadOnly),
+        E::Moved => Some(E::Moved),
+        E::Closed => Some(E::Closed),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
     use super::*;
+    use crate::model::Timestamp;
+
+    /// A clock that is set by a test.
+    #[derive(Debug, Default)]
+    struct Set(AtomicI64);
+
+    impl Clock for Set {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_millis(1_000_000 + self.0.load(Ordering::Relaxed))
+        }
+
+        fn steady(&self) -> Duration {
+            Duration::from_secs(1000)
+        }
+
+        fn boot(&self) -> String {
+            "b".to_owned()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_jump_that_cannot_be_stored_is_tried_once_and_not_by_each_owner() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("courier.db");
+        let store = Store::open(&file).unwrap();
+        let clock = Arc::new(Set::default());
+        let clocks = Clocks::open(&store, clock.clone()).await.unwrap();
+        clock.0.store(3_600_000, Ordering::Relaxed);
+        let other = rusqlite::Connection::open(&file).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let answers = tokio::join!(clocks.settle(&store), clocks.settle(&store), clocks.settle(&store));
+        for answer in [answers.0, answers.1, answers.2] {
+            assert!(matches!(answer, Err(store::Error::Busy)), "{answer:?}");
+        }
+        assert_eq!(clocks.state.lock().await.attempts, 1);
+        drop(other);
+        assert_eq!(clocks.settle(&store).await.unwrap(), 3_600_000, "whoever asks later tries again");
+        assert_eq!(clocks.settle(&store).await.unwrap(), 3_600_000);
+        assert_eq!(clocks.state.lock().await.attempts, 2, "once per jump");
+    }
 
     fn at(boot: &str, wall: i64, steady: i64) -> Anchor {
         Anchor { boot: boot.to_owned(), wall, steady }

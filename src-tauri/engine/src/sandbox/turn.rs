@@ -53,12 +53,24 @@ enum NotStarted {
 
 struct Started {
     follower: Box<dyn Follower>,
+    /// Where it begins to read.
+    from: Offsets,
     redactor: TextRedactor,
 }
 
 impl std::fmt::Debug for Started {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Started")
+    }
+}
+
+impl FollowerSlot {
+    /// Takes a follower that goes on where reading has stopped. Another one, of a start that was late, would give again
+    /// what was read, or pass something over; the one that was asked for anew still comes.
+    fn take(&mut self, started: Started, read: Offsets) {
+        if started.from == read {
+            self.0 = Some(started.follower);
+        }
     }
 }
 
@@ -245,14 +257,14 @@ impl Actor {
                     return Err(failed(ErrorKind::Interrupted, words.to_owned()));
                 };
                 let follower = provider.follow(&id, turn.id, turn.offsets).await.map_err(refused)?;
-                Ok(Started { follower, redactor: TextRedactor::new(&secrets) })
+                Ok(Started { follower, from: turn.offsets, redactor: TextRedactor::new(&secrets) })
             };
             Done::TurnStarted(TurnStart { turn: turn.id, result: started.await })
         });
     }
 
     pub(super) async fn turn_started(&mut self, start: TurnStart) -> Result<(), store::Error> {
-        let Turn::Starting(turn) = &self.turn else { return self.follow_with(start) };
+        let Turn::Starting(turn) = &self.turn else { return self.follow_with(start).await };
         if turn.id != start.turn {
             return Ok(());
         }
@@ -287,15 +299,24 @@ impl Actor {
         }
     }
 
-    /// A new follower for a turn whose old one failed. One that is followed needs no other, which would begin elsewhere.
-    fn follow_with(&mut self, start: TurnStart) -> Result<(), store::Error> {
-        if let (Turn::Open(reading), Ok(started)) = (&mut self.turn, start.result)
-            && reading.ingest.turn.id == start.turn
-            && reading.follower.0.is_none()
-        {
-            reading.follower.0 = Some(started.follower);
+    /// A new follower for a turn whose old one failed. One that is followed needs no other.
+    async fn follow_with(&mut self, start: TurnStart) -> Result<(), store::Error> {
+        let Turn::Open(reading) = &mut self.turn else { return Ok(()) };
+        if reading.ingest.turn.id != start.turn || reading.follower.0.is_some() {
+            return Ok(());
         }
-        Ok(())
+        match start.result {
+            Ok(started) => {
+                let read = reading.ingest.offsets();
+                reading.follower.take(started, read);
+                Ok(())
+            }
+            Err(NotStarted::Failed(failure)) => {
+                tracing::error!(sandbox = %self.row.id, message = failure.message, "the turn ends unread");
+                self.finish_turn(Exit::Unknown).await
+            }
+            Err(NotStarted::NotNow) => Ok(()),
+        }
     }
 
     /// Follows the spool again from what was read.
@@ -310,8 +331,13 @@ impl Actor {
                 tokio::time::sleep(FOLLOW_AGAIN).await;
                 match provider.follow(&id, turn, offsets).await {
                     Ok(follower) => {
-                        let started = Started { follower, redactor: TextRedactor::new(&[]) };
+                        let started = Started { follower, from: offsets, redactor: TextRedactor::new(&[]) };
                         return Done::TurnStarted(TurnStart { turn, result: Ok(started) });
+                    }
+                    // Nor will it ever be.
+                    Err(error @ provider::Error::NoSuchTurn) => {
+                        let result = Err(failed(ErrorKind::Other, error.to_string()));
+                        return Done::TurnStarted(TurnStart { turn, result });
                     }
                     Err(error) => tracing::warn!(%error, "the spool still cannot be read"),
                 }
@@ -527,4 +553,34 @@ fn headline(failure: Option<&Failure>) -> String {
         Some(ErrorKind::Other) => "the agent failed",
     }
     .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Silent;
+
+    #[async_trait::async_trait]
+    impl Follower for Silent {
+        async fn next(&mut self) -> Result<SpoolEvent, provider::Error> {
+            std::future::pending().await
+        }
+    }
+
+    #[test]
+    fn only_a_follower_that_goes_on_where_reading_stopped_is_taken() {
+        let from = |out| Started {
+            follower: Box::new(Silent),
+            from: Offsets { out, err: 3 },
+            redactor: TextRedactor::new(&[]),
+        };
+        let (mut slot, read) = (FollowerSlot(None), Offsets { out: 7, err: 3 });
+        for out in [0, 6, 8] {
+            slot.take(from(out), read);
+            assert!(slot.0.is_none(), "it begins at {out}");
+        }
+        slot.take(from(7), read);
+        assert!(slot.0.is_some());
+    }
 }

@@ -11,6 +11,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/0002_key_inside.sql"),
     include_str!("../../migrations/0003_list_index.sql"),
     include_str!("../../migrations/0004_work.sql"),
+    include_str!("../../migrations/0005_trash.sql"),
 ];
 
 pub(super) fn run(connection: &mut Connection, path: &Path) -> Result<(), Error> {

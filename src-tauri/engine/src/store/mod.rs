@@ -3,7 +3,8 @@
 //! `write` hands a closure to the writer thread. The thread runs every closure that is waiting in one transaction, each
 //! in a savepoint of its own, so that one that fails takes nothing else with it, and answers after the commit. What a
 //! closure asks to do `after_commit` happens on that thread, in commit order: that is how the feed's revision and the
-//! database never disagree.
+//! database never disagree. What only reads is done between two transactions, never in one: what its neighbours write may
+//! have to be taken back.
 
 pub(crate) mod checkpoints;
 pub(crate) mod deliveries;
@@ -17,6 +18,7 @@ mod migrations;
 pub(crate) mod projects;
 pub(crate) mod sandboxes;
 pub(crate) mod settings;
+pub(crate) mod trash;
 pub(crate) mod turns;
 
 use std::{
@@ -379,10 +381,25 @@ fn write_all(connection: Connection, place: &health::Place, waiting: &mpsc::Rece
     while let Ok(first) = waiting.recv() {
         let jobs: Vec<Job> = std::iter::once(first).chain(waiting.try_iter().take(BATCH - 1)).collect();
         if place.is_same() {
-            begin_and_run(jobs, &connection, feed);
+            run_all(jobs, &connection, feed);
         } else {
             refuse(jobs, &connection, || Error::Moved, feed);
         }
+    }
+}
+
+/// Runs jobs in their order: those that write together as far as they follow each other, those that only read by themselves.
+fn run_all(mut jobs: Vec<Job>, connection: &Connection, feed: &Feed) {
+    while let Some(first) = jobs.first() {
+        let only_reads = first.only_reads;
+        let others = jobs.iter().position(|job| job.only_reads != only_reads).unwrap_or(jobs.len());
+        let rest = jobs.split_off(others);
+        if only_reads {
+            refuse(jobs, connection, || Error::ReadOnly, feed);
+        } else {
+            begin_and_run(jobs, connection, feed);
+        }
+        jobs = rest;
     }
 }
 
@@ -394,7 +411,7 @@ fn begin_and_run(jobs: Vec<Job>, connection: &Connection, feed: &Feed) {
     }
 }
 
-/// Runs jobs in the transaction that is open, commits it, and answers each of them.
+/// Runs jobs that write in the transaction that is open, commits it, and answers each of them.
 fn run_in_one(jobs: Vec<Job>, connection: &Connection, feed: &Feed) {
     let mut jobs = jobs.into_iter();
     let mut finishes: Vec<Finish> = Vec::new();

@@ -75,6 +75,8 @@ pub struct SandboxRow {
     /// Running time left, while it stands still.
     pub remaining: Option<Duration>,
     pub deleted_at: Option<Timestamp>,
+    /// Its workspace, home and spools were removed then.
+    pub files_cleaned_at: Option<Timestamp>,
     /// Messages that wait for the agent.
     pub queued: u32,
     /// Whether a turn is open.
@@ -140,7 +142,7 @@ pub struct Page {
     pub total: u32,
 }
 
-const SELECT: &str = "SELECT sandboxes.*,
+pub(super) const SELECT: &str = "SELECT sandboxes.*,
     (SELECT COUNT(*) FROM messages WHERE sandbox = sandboxes.id AND delivery = 'queued') AS queued,
     EXISTS (SELECT 1 FROM turns WHERE sandbox = sandboxes.id AND ended_at IS NULL) AS is_working
     FROM sandboxes";
@@ -239,6 +241,7 @@ impl TryFrom<&Row<'_>> for SandboxRow {
             expires_at: time("expires_at")?,
             remaining: row.get::<_, Option<i64>>("remaining_ms")?.map(duration),
             deleted_at: time("deleted_at")?,
+            files_cleaned_at: time("files_cleaned_at")?,
             queued: row.get("queued")?,
             is_working: row.get("is_working")?,
         })
@@ -309,7 +312,7 @@ pub fn live(connection: &Connection) -> Result<Vec<SandboxRow>, Error> {
 }
 
 /// A row, unless it holds what no sandbox can: one such row must not take all the others with it.
-fn readable(row: &Row<'_>) -> Option<SandboxRow> {
+pub(super) fn readable(row: &Row<'_>) -> Option<SandboxRow> {
     SandboxRow::try_from(row)
         .inspect_err(|error| {
             let id = row.get::<_, String>("id").unwrap_or_default();

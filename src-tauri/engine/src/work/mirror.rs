@@ -110,6 +110,22 @@ impl Mirror {
         Ok(commit.id())
     }
 
+    /// Lets go of what was pinned for a sandbox whose workspace is gone.
+    ///
+    /// # Errors
+    /// `Git`.
+    pub fn unpin(&self, sandbox: SandboxId) -> Result<(), Error> {
+        let _writing = self.writer.begin();
+        if !self.path().exists() {
+            return Ok(());
+        }
+        match Repository::open_bare(self.path())?.find_reference(&format!("refs/courier/pins/{sandbox}")) {
+            Ok(mut pin) => Ok(pin.delete()?),
+            Err(error) if error.code() == git2::ErrorCode::NotFound => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Pins a commit that another sandbox began from.
     ///
     /// # Errors

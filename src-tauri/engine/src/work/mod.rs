@@ -18,6 +18,7 @@ mod checkout;
 pub mod checkpoint;
 mod deliver;
 mod mirror;
+mod only_here;
 mod parcel;
 pub mod push;
 pub mod restore;
@@ -36,12 +37,14 @@ pub use checkout::{Checkout, Checkouts};
 pub use checkpoint::{Brought, Checkpoints, Taken, Taking, Why};
 pub use deliver::{Delivered, Delivery};
 pub use mirror::{Branches, Mirror};
+pub(crate) use only_here::{KnownWork, OnlyHere, only_here};
 pub use sample::create as create_sample;
 pub use source::Source;
 pub use uncommitted::Uncommitted;
 pub use vault::{SandboxRef, Vault};
 pub use worker::{Worker, WorkerError};
 pub use workspace::{Begin, Workspace, branch_name, check_branch};
+pub(crate) use workspace::wait_for_clone;
 pub use writer::Writing;
 
 /// Why git did not do what it was asked.

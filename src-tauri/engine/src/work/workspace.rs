@@ -1,6 +1,9 @@
 //! The clone a sandbox works in.
 
-use std::path::Path;
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
 
 use git2::{Oid, Repository, ResetType, build::CheckoutBuilder};
 
@@ -39,19 +42,24 @@ pub struct Begin<'a> {
 impl Workspace<'_> {
     /// Makes the clone: objects borrowed from the mirror, the branch checked out, an identity for commits.
     ///
-    /// It is made beside its place and renamed into it, so that a workspace that exists is whole; a second call finds it.
+    /// It is made beside its place and renamed into it, so that a workspace that exists is whole; a second call finds it,
+    /// and one that comes meanwhile waits.
     ///
     /// # Errors
     /// `Git` or `Io`; what was begun is removed.
     pub fn create(&self) -> Result<(), Error> {
-        if self.path.exists() {
-            return Ok(());
-        }
         let unfinished = self.path.with_extension("unfinished");
         let io = |path: &Path| {
             let path = path.to_owned();
             move |source| Error::Io { path, source }
         };
+        // Nobody stops a clone that has begun: who asked for it may be gone, and somebody else asks again.
+        let lock = lock_of(self.path);
+        let file = File::create(&lock).map_err(io(&lock))?;
+        file.lock().map_err(io(&lock))?;
+        if self.path.exists() {
+            return Ok(());
+        }
         if unfinished.exists() {
             std::fs::remove_dir_all(&unfinished).map_err(io(&unfinished))?;
         }
@@ -116,6 +124,22 @@ impl Begin<'_> {
         clone.odb()?.refresh()?;
         Ok(begun)
     }
+fn lock_of(workspace: &Path) -> PathBuf {
+    workspace.with_extension("lock")
+}
+
+/// Waits until nobody clones into this place any more. Blocking.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn wait_for_clone(workspace: &Path) -> Result<(), Error> {
+    let lock = lock_of(workspace);
+    let waited = match File::open(&lock) {
+        Ok(file) => file.lock(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    };
+    waited.map_err(|source| Error::Io { path: lock, source })
 }
 
 /// A branch for a sandbox: `courier/<slug of the title>-<short id>`.
@@ -175,6 +199,26 @@ mod tests {
         assert!(git(&path, &["cat-file", "-e", &checkpoint.to_string()]).is_err(), "nor what only the app needs");
         let alternates = fs::read_to_string(path.join(".git/objects/info/alternates")).unwrap();
         assert_eq!(alternates, format!("{}\n", bench.mirror.objects().display()));
+    }
+
+    #[test]
+    fn two_who_clone_into_one_place_make_one_whole_clone() {
+        let upstream = courier_test_support::repositories::Repository::with_files(2000).unwrap();
+        let place = tempfile::tempdir().unwrap();
+        let mirror = Mirror::at(place.path().join("mirror.git"));
+        mirror.update(&crate::work::Source::parse(&upstream.source()).unwrap()).unwrap();
+        let path = place.path().join("workspace");
+        let commit = mirror.pin("main", SandboxId::fresh()).unwrap();
+        let clone =
+            || Workspace { path: &path, mirror: &mirror, base: ("main", commit), branch: "work", origin: "" }.create();
+        std::thread::scope(|scope| {
+            let others = [scope.spawn(clone), scope.spawn(clone), scope.spawn(clone)];
+            clone().unwrap();
+            others.into_iter().for_each(|other| other.join().unwrap().unwrap());
+        });
+        let git = |words: &[&str]| courier_test_support::repositories::git(&path, words).unwrap();
+        assert_eq!(git(&["status", "--porcelain"]), "", "the tree is whole");
+        assert!(!path.with_extension("unfinished").exists());
     }
 
     #[test]

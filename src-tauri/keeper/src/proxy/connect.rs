@@ -26,6 +26,22 @@ pub(super) struct Outside {
     pub policy: Policy,
     pub refusals: Refusals,
     pub gateway: Arc<Gateway>,
+    pub limits: Limits,
+}
+
+/// How long a connection may do nothing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Until a client has said what it wants, all of it; and how long one write of that may take.
+    pub greeting: Duration,
+    /// Without a byte either way. Agents hold quiet connections for long.
+    pub idle: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { greeting: Duration::from_secs(30), idle: Duration::from_secs(60 * 60) }
+    }
 }
 
 /// Why there is no connection.

@@ -10,6 +10,7 @@ use std::{
 
 use super::{
     connect::{Failure, Outside},
+    greeting::Greeting,
     relay::relay,
 };
 
@@ -32,7 +33,8 @@ struct Asked {
 /// Serves one connection.
 pub(super) fn serve(mut client: TcpStream, outside: &Outside) -> io::Result<()> {
     let mut received = Vec::new();
-    let Some(length) = read_head(&mut client, &mut received)? else {
+    let head = read_head(&mut Greeting::new(&client, outside.limits.greeting), &mut received)?;
+    let Some(length) = head else {
         return answer(&mut client, "431 Request Header Fields Too Large", "the request's head is too long");
     };
     let (head, rest) = received.split_at(length);
@@ -52,16 +54,17 @@ pub(super) fn serve(mut client: TcpStream, outside: &Outside) -> io::Result<()> 
         }
     };
     server.set_nodelay(true)?;
+    server.set_write_timeout(Some(outside.limits.greeting))?;
     match &asked.head {
         Some(head) => server.write_all(head)?,
         None => client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?,
     }
     server.write_all(rest)?;
-    relay(&client, &server)
+    relay(&client, &server, outside.limits.idle)
 }
 
 /// Reads until the head is there, and says how long it is; `None`: it is too long.
-fn read_head(client: &mut TcpStream, received: &mut Vec<u8>) -> io::Result<Option<usize>> {
+fn read_head(client: &mut impl Read, received: &mut Vec<u8>) -> io::Result<Option<usize>> {
     let mut room = [0; 4096];
     loop {
         let searched = received.len().saturating_sub(3);

@@ -7,6 +7,7 @@
 
 mod connect;
 pub(crate) mod gateway;
+mod greeting;
 mod http;
 mod neighbours;
 mod policy;
@@ -25,7 +26,12 @@ use std::{
     time::Duration,
 };
 
-use self::{connect::Outside, gateway::Gateway, policy::Policy, refusals::Refusals};
+use self::{
+    connect::{Limits, Outside},
+    gateway::Gateway,
+    policy::Policy,
+    refusals::Refusals,
+};
 use crate::{
     protocol::{GATEWAY_PORT, HTTP_PROXY_PORT, SOCKS_PROXY_PORT, StartSpec},
     spool, sys,
@@ -36,9 +42,6 @@ pub(crate) const PORTS: [u16; 3] = [HTTP_PROXY_PORT, SOCKS_PROXY_PORT, GATEWAY_P
 
 /// How many connections a sandbox may have open at each door: whoever downloads much does not lose its model by it.
 const MOST_CONNECTIONS: usize = 96;
-
-/// How long a client may take to say what it wants.
-const GREETING_LIMIT: Duration = Duration::from_secs(30);
 
 /// What is spoken at one of the listening sockets.
 #[derive(Clone, Copy, Debug)]
@@ -54,8 +57,8 @@ impl Door {
 
     fn serve(self, client: TcpStream, outside: &Outside) -> io::Result<()> {
         client.set_nodelay(true)?;
-        client.set_read_timeout(Some(GREETING_LIMIT))?;
-        client.set_write_timeout(Some(GREETING_LIMIT))?;
+        client.set_read_timeout(Some(outside.limits.greeting))?;
+        client.set_write_timeout(Some(outside.limits.greeting))?;
         match self {
             Self::Http => http::serve(client, outside),
             Self::Socks => socks::serve(client, outside),
@@ -70,6 +73,7 @@ pub(crate) fn serve(spec: &StartSpec, listeners: Vec<TcpListener>, gateway: &Arc
         policy: Policy::new(spec.network, &spec.allowed_hosts),
         refusals: Refusals::new(spec.directory.join(spool::REFUSED)),
         gateway: Arc::clone(gateway),
+        limits: Limits::default(),
     });
     for (door, listener) in Door::ALL.into_iter().zip(listeners) {
         let outside = Arc::clone(&outside);

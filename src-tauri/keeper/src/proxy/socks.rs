@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     connect::{Failure, Outside},
+    greeting::Greeting,
     relay::relay,
 };
 
@@ -24,24 +25,26 @@ const ADDRESS_NOT_SUPPORTED: u8 = 8;
 
 /// Serves one connection.
 pub(super) fn serve(mut client: TcpStream, outside: &Outside) -> io::Result<()> {
-    let [version, count] = read(&mut client)?;
+    let spoken = client.try_clone()?;
+    let mut spoken = Greeting::new(&spoken, outside.limits.greeting);
+    let [version, count] = read(&mut spoken)?;
     if version != VERSION {
         return Ok(());
     }
     let mut methods = vec![0; usize::from(count)];
-    client.read_exact(&mut methods)?;
+    spoken.read_exact(&mut methods)?;
     if !methods.contains(&NO_AUTHENTICATION) {
         return client.write_all(&[VERSION, NO_ACCEPTABLE_METHOD]);
     }
     client.write_all(&[VERSION, NO_AUTHENTICATION])?;
-    let [_, command, _, kind] = read(&mut client)?;
+    let [_, command, _, kind] = read(&mut spoken)?;
     let host = match kind {
-        1 => Ipv4Addr::from(read::<4>(&mut client)?).to_string(),
-        4 => Ipv6Addr::from(read::<16>(&mut client)?).to_string(),
+        1 => Ipv4Addr::from(read::<4>(&mut spoken)?).to_string(),
+        4 => Ipv6Addr::from(read::<16>(&mut spoken)?).to_string(),
         3 => {
-            let [length] = read(&mut client)?;
+            let [length] = read(&mut spoken)?;
             let mut name = vec![0; usize::from(length)];
-            client.read_exact(&mut name)?;
+            spoken.read_exact(&mut name)?;
             match String::from_utf8(name) {
                 Ok(name) => name,
                 Err(_) => return reply(&mut client, ADDRESS_NOT_SUPPORTED),
@@ -49,14 +52,14 @@ pub(super) fn serve(mut client: TcpStream, outside: &Outside) -> io::Result<()> 
         }
         _ => return reply(&mut client, ADDRESS_NOT_SUPPORTED),
     };
-    let port = u16::from_be_bytes(read(&mut client)?);
+    let port = u16::from_be_bytes(read(&mut spoken)?);
     if command != CONNECT {
         return reply(&mut client, COMMAND_NOT_SUPPORTED);
     }
     match outside.connect(&host, port) {
         Ok(server) => {
             reply(&mut client, SUCCEEDED)?;
-            relay(&client, &server)
+            relay(&client, &server, outside.limits.idle)
         }
         Err(failure) => reply(
             &mut client,
@@ -69,7 +72,7 @@ pub(super) fn serve(mut client: TcpStream, outside: &Outside) -> io::Result<()> 
     }
 }
 
-fn read<const N: usize>(client: &mut TcpStream) -> io::Result<[u8; N]> {
+fn read<const N: usize>(client: &mut impl Read) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     client.read_exact(&mut bytes)?;
     Ok(bytes)

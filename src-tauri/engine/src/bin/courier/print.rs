@@ -78,5 +78,6 @@ pub(crate) fn value(sandbox: &SandboxRow) -> Value {
         "billed_to": sandbox.billed_to, "is_key_inside": sandbox.is_key_inside,
         "is_working": sandbox.is_working, "queued": sandbox.queued, "created_at": sandbox.created_at,
         "started_at": sandbox.started_at, "ended_at": sandbox.ended_at, "expires_at": sandbox.expires_at,
+        "deleted_at": sandbox.deleted_at,
     })
 }

@@ -29,6 +29,9 @@ pub(crate) enum Command {
         status: Vec<Status>,
         #[arg(long, default_value_t = 50)]
         limit: u32,
+        /// Those in the trash instead, the last deleted first.
+        #[arg(long, conflicts_with_all = ["status", "limit"])]
+        deleted: bool,
     },
     /// Print one sandbox.
     Show { sandbox: SandboxId },
@@ -59,6 +62,16 @@ pub(crate) enum Command {
     Pr(work::PullRequest),
     /// Stop waiting for the end of one whose provider does not answer; what may still run is destroyed later.
     GiveUp { sandbox: SandboxId },
+    /// Move it to the trash, and end it where it is live.
+    Delete { sandbox: SandboxId },
+    /// Take it out of the trash.
+    Restore { sandbox: SandboxId },
+    /// Remove one that is in the trash for good; without `--yes` say what would be lost.
+    Purge {
+        sandbox: SandboxId,
+        #[arg(long)]
+        yes: bool,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -119,7 +132,12 @@ fn network(code: &str) -> Result<NetworkMode, NoSuchWord> {
 pub(crate) async fn run(engine: &Engine, command: Command, output: &Output) -> Result<ExitCode, Failure> {
     match command {
         Command::Create(create) => return self::create(engine, create, output).await,
-        Command::List { project, status, limit } => {
+        Command::List { project, deleted: true, .. } => {
+            for sandbox in engine.trash_list(project).await? {
+                output.sandbox(&sandbox)?;
+            }
+        }
+        Command::List { project, status, limit, deleted: false } => {
             let query = Query { project, statuses: status, limit: limit.clamp(1, 1000), ..Query::default() };
             for sandbox in engine.sandbox_list(query).await?.rows {
                 output.sandbox(&sandbox)?;
@@ -153,8 +171,47 @@ pub(crate) async fn run(engine: &Engine, command: Command, output: &Output) -> R
             engine.sandbox_stop(sandbox).await?;
             return settled(engine, sandbox, Status::Killed, output).await;
         }
+        Command::Delete { sandbox } => {
+            engine.sandbox_delete(sandbox).await?;
+            // What ends is better ended now than by the next command.
+            output.sandbox(&engine.sandbox_settled(sandbox).await?)?;
+        }
+        Command::Restore { sandbox } => {
+            engine.sandbox_restore(sandbox).await?;
+            output.sandbox(&engine.sandbox_get(sandbox).await?)?;
+        }
+        Command::Purge { sandbox, yes } => return purge(engine, sandbox, yes, output).await,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn purge(engine: &Engine, id: SandboxId, is_sure: bool, output: &Output) -> Result<ExitCode, Failure> {
+    if is_sure {
+        engine.sandbox_purge(id).await?;
+        output.line("purged", &json!({ "id": id, "is_purged": true }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let facts = engine.purge_facts(id).await?;
+    let listed = |head: &str, sentences: &[String]| {
+        sentences.iter().fold(head.to_owned(), |text, sentence| format!("{text}\n  {sentence}"))
+    };
+    let text = format!(
+        "{}: {} bytes, in {}\n{}\n{}\nGive --yes to purge it.",
+        facts.title,
+        facts.bytes,
+        facts.path.display(),
+        listed("Gone for good:", &facts.lost),
+        listed("Kept:", &facts.kept)
+    );
+    output.line(
+        &text,
+        &json!({
+            "id": id, "is_purged": false, "title": facts.title, "uncommitted_files": facts.uncommitted_files,
+            "unpushed_commits": facts.unpushed_commits, "has_stash": facts.has_stash, "skipped": facts.skipped,
+            "bytes": facts.bytes, "is_live": facts.is_live, "path": facts.path, "kept": facts.kept, "lost": facts.lost,
+        }),
+    )?;
+    Ok(ExitCode::FAILURE)
 }
 
 async fn create(engine: &Engine, create: Create, output: &Output) -> Result<ExitCode, Failure> {
