@@ -124,6 +124,8 @@ impl Begin<'_> {
         clone.odb()?.refresh()?;
         Ok(begun)
     }
+}
+
 fn lock_of(workspace: &Path) -> PathBuf {
     workspace.with_extension("lock")
 }
@@ -206,11 +208,11 @@ mod tests {
         let upstream = courier_test_support::repositories::Repository::with_files(2000).unwrap();
         let place = tempfile::tempdir().unwrap();
         let mirror = Mirror::at(place.path().join("mirror.git"));
-        mirror.update(&crate::work::Source::parse(&upstream.source()).unwrap()).unwrap();
+        mirror.update(&crate::work::Source::parse(&upstream.source()).unwrap(), None).unwrap();
         let path = place.path().join("workspace");
         let commit = mirror.pin("main", SandboxId::fresh()).unwrap();
         let clone =
-            || Workspace { path: &path, mirror: &mirror, base: ("main", commit), branch: "work", origin: "" }.create();
+            || Workspace { path: &path, mirror: &mirror, base: ("main", commit), branch: "work", origin: "", begin: None }.create();
         std::thread::scope(|scope| {
             let others = [scope.spawn(clone), scope.spawn(clone), scope.spawn(clone)];
             clone().unwrap();
