@@ -6,7 +6,7 @@ use std::{path::Path, process::Stdio, sync::Arc, time::Duration};
 use courier_engine::{
     engine::{Config, DeliverOptions, DeliveryState, Engine, NewSandbox},
     host::{Host, Person},
-    model::{AgentKind, PullRequestStatus, SandboxId, Status, StepKind, StepStatus, SystemClock},
+    model::{Activity, AgentKind, PullRequestStatus, SandboxId, Status, StepKind, StepStatus, SystemClock},
     secrets::{CredentialKind, Secret, Secrets, SessionOnly},
     settings::Settings,
     store::{Query, SandboxRow},
@@ -220,7 +220,9 @@ fn the_app_that_is_killed() {
                 }
             });
         }
-        if engine.sandbox_get(id).await.unwrap().lifecycle.status.is_live() {
+        let lifecycle = engine.sandbox_get(id).await.unwrap().lifecycle;
+        // A second stop would not wait for the saving.
+        if lifecycle.status.is_live() && lifecycle.activity != Activity::Stopping {
             engine.sandbox_stop(id).await.unwrap();
         }
         world::until(&engine, id, |row| row.lifecycle.status == Status::Killed).await;
@@ -231,7 +233,9 @@ fn the_app_that_is_killed() {
             }
             engine.delivered(id).await.unwrap();
         };
-        tokio::time::timeout(Duration::from_secs(60), settled).await.expect("it is delivered");
+        if tokio::time::timeout(Duration::from_secs(60), settled).await.is_err() {
+            panic!("it is not delivered: {:#?}", engine.delivery(id).await);
+        }
         engine.shutdown().await;
     });
 }

@@ -120,6 +120,9 @@ async fn checkpoint(world: &World, id: SandboxId, change: impl Fn(&Path)) -> Str
     database(world.home.path())
         .execute(words, [SandboxId::fresh().to_string(), id.to_string(), commit.clone()])
         .unwrap();
+    // Here nothing takes checkpoints, and so the engine has noted that the work is not saved.
+    let words = "UPDATE sandboxes SET is_unsaved = 0 WHERE id = ?1";
+    database(world.home.path()).execute(words, [id.to_string()]).unwrap();
     commit
 }
 

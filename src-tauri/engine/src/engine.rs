@@ -1,6 +1,10 @@
 //! `Engine`: open, commands, watch, shutdown. All the shell and the command line ever see.
 
-use std::{fs::File, sync::Arc, time::Duration};
+use std::{
+    fs::File,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -40,6 +44,8 @@ use requests::{check_message, title_of};
 
 /// How long shutting down may take before what is left is dropped.
 pub const SHUTDOWN: Duration = Duration::from_secs(5);
+/// How long the data folder may still be held by one that has just let go of it.
+const LEAVING: Duration = Duration::from_millis(500);
 /// How long saving open turns' files may hold up the quitting.
 const QUIT_SAVES: Duration = Duration::from_secs(3);
 
@@ -120,10 +126,17 @@ impl Engine {
             let io = |source| Error::from(store::Error::Io { path: home.clone(), source });
             make_private_directory(&home).map_err(io)?;
             let lock = File::options().create(true).append(true).open(home.join("lock")).map_err(io)?;
-            match lock.try_lock() {
-                Ok(()) => {}
-                Err(std::fs::TryLockError::WouldBlock) => return Err(Error::already_open(&home)),
-                Err(std::fs::TryLockError::Error(source)) => return Err(io(source)),
+            let begun = Instant::now();
+            loop {
+                match lock.try_lock() {
+                    Ok(()) => break,
+                    // A program that the last holder was just starting holds it too, until it has become that program.
+                    Err(std::fs::TryLockError::WouldBlock) if begun.elapsed() < LEAVING => {
+                        std::thread::sleep(LEAVING / 20);
+                    }
+                    Err(std::fs::TryLockError::WouldBlock) => return Err(Error::already_open(&home)),
+                    Err(std::fs::TryLockError::Error(source)) => return Err(io(source)),
+                }
             }
             Ok((lock, Store::open(&home.join("courier.db"))?))
         });

@@ -89,7 +89,7 @@ pub(super) struct Found {
     skipped: Vec<Skipped>,
     /// Output was not stored yet.
     has_unread: bool,
-    /// A turn was open when it was lost.
+    /// What it did last may be in no checkpoint.
     is_unsaved: bool,
     is_owed: bool,
     is_pushed: bool,
@@ -157,7 +157,7 @@ impl Found {
             return Err("something is still being done for it: it is saved, delivered or ended".to_owned());
         }
         if self.is_unsaved {
-            return Err("it was lost in the middle of a turn: what that did is only in its folder".to_owned());
+            return Err("what it did last is in no checkpoint, only in its folder".to_owned());
         }
         if self.has_unread {
             return Err("the end of what it printed was not stored yet".to_owned());
