@@ -66,7 +66,7 @@ describe("the changes", () => {
     await show("package-lock");
     await fireEvent.click(await within(await file("package-lock.json")).findByTestId("file-show-anyway"));
     await screen.findByText("Only the first 4,000 lines are shown.");
-    expect(asked).toHaveBeenLastCalledWith("s2", null, null, "package-lock.json", true);
+    expect(asked).toHaveBeenLastCalledWith("s2", null, null, "package-lock.json", null, true);
     expect(screen.getByTestId("diff-more").textContent).toBe("Show 3600 more lines");
   });
 

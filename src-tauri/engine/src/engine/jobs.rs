@@ -90,7 +90,7 @@ async fn destroy(around: &Surroundings, row: &SandboxRow, job: DueJob) -> Attemp
 /// Saves what a sandbox that went away by itself left behind, and delivers it where the project says so.
 async fn save_left(around: &Surroundings, row: &SandboxRow, job: DueJob) -> Result<Attempt, store::Error> {
     let Some(provider) = around.provider(row.provider) else { return Ok(Attempt::Done) };
-    match save(around, provider, row, &Occasion::Ending).await {
+    match save(around, provider, row, &Occasion::Ending { is_answering: false }).await {
         Ok(_) => {
             if delivery::begin_at_end(around, row.id).await? {
                 let (around, id) = (around.clone(), row.id);

@@ -304,7 +304,7 @@ impl Engine {
             return Ok(());
         }
         let Some(provider) = self.around.provider(row.provider) else { return Err(Error::unsupported(row.provider)) };
-        match save(&self.around, provider, row, &Occasion::Ending).await {
+        match save(&self.around, provider, row, &Occasion::Ending { is_answering: false }).await {
             Ok(_) => Ok(()),
             // What was saved before is delivered all the same.
             Err(error) if last.is_some() => {

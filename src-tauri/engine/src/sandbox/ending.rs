@@ -79,7 +79,7 @@ impl Actor {
         }
         if !self.turn.is_open() || stands_still {
             // Nobody to ask: the agent is idle, or stands still and could not answer.
-            return self.save_work().await;
+            return self.save_work(true).await;
         }
         self.ending = Some(Ending::StoppingAgent { until: Instant::now() + AGENT });
         self.set_step(StepKind::StopAgent, StepStatus::Running, ("", "")).await?;
@@ -91,7 +91,7 @@ impl Actor {
         match self.ending {
             Some(Ending::StoppingAgent { .. }) => {
                 self.set_step(StepKind::StopAgent, StepStatus::Done, ("", "")).await?;
-                self.save_work().await
+                self.save_work(true).await
             }
             Some(Ending::ReadingOut { .. }) => {
                 self.report_destroyed();
@@ -109,7 +109,7 @@ impl Actor {
             return Ok(());
         }
         self.set_step(StepKind::StopAgent, StepStatus::Failed, ("it did not answer", "It ends with the sandbox.")).await?;
-        self.save_work().await
+        self.save_work(false).await
     }
 
     /// A wait of the ending is over.
@@ -138,10 +138,10 @@ impl Actor {
     }
 
     /// Saves the work, also that of a sandbox that stands still or is gone: its files are there.
-    async fn save_work(&mut self) -> Result<(), store::Error> {
+    async fn save_work(&mut self, is_answering: bool) -> Result<(), store::Error> {
         self.ending = Some(Ending::Saving { until: Instant::now() + SAVING });
         self.set_step(StepKind::Checkpoint, StepStatus::Running, ("", "")).await?;
-        self.save(Occasion::Ending, None);
+        self.save(Occasion::Ending { is_answering }, None);
         Ok(())
     }
 
@@ -171,7 +171,7 @@ impl Actor {
             self.set_unsaved(true).await?;
         }
         match (self.ending, &occasion) {
-            (Some(Ending::Saving { .. }), Occasion::Ending) => self.work_is_saved(result).await,
+            (Some(Ending::Saving { .. }), Occasion::Ending { .. }) => self.work_is_saved(result).await,
             (Some(_), _) => Ok(()),
             (None, Occasion::Turn { .. }) if result.is_ok() => {
                 delivery::after_turn(&self.around, self.row.id).await?;

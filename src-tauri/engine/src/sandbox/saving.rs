@@ -33,8 +33,8 @@ pub(crate) enum Occasion {
     Turn { number: u32 },
     /// The sandbox stands still.
     Paused,
-    /// It ends.
-    Ending,
+    /// It ends. One that did not answer is not asked for the agent's commits.
+    Ending { is_answering: bool },
     /// The app is being quit while a turn runs.
     Quit,
     /// Somebody asked.
@@ -47,7 +47,7 @@ impl Occasion {
     fn name(&self, at: i64) -> String {
         match self {
             Self::Turn { number } => format!("turn-{number}"),
-            Self::Ending => "end".to_owned(),
+            Self::Ending { .. } => "end".to_owned(),
             Self::Paused => format!("pause-{at}"),
             Self::Quit => format!("quit-{at}"),
             Self::Asked => format!("asked-{at}"),
@@ -57,7 +57,8 @@ impl Occasion {
     /// Whether the sandbox is asked to make a bundle: quitting does not wait for that.
     fn asks_inside(&self) -> bool {
         match self {
-            Self::Turn { .. } | Self::Ending | Self::Asked => true,
+            Self::Turn { .. } | Self::Asked => true,
+            Self::Ending { is_answering } => *is_answering,
             Self::Paused | Self::Quit => false,
         }
     }
@@ -131,7 +132,7 @@ pub(crate) async fn save(
     let taken = around.checkpoints(row).await?.take(&taking).await?;
     let turn = match occasion {
         Occasion::Turn { number } => Some(*number),
-        Occasion::Paused | Occasion::Ending | Occasion::Quit | Occasion::Asked => None,
+        Occasion::Paused | Occasion::Ending { .. } | Occasion::Quit | Occasion::Asked => None,
     };
     let checkpoint = CheckpointRow {
         id: CheckpointId::fresh(),

@@ -13,6 +13,10 @@ export const commands = {
 	projectSample: () => typedError<Project, IpcError>(__TAURI_INVOKE("project_sample")),
 	/**  What a new sandbox of this project gets when nothing else is said. */
 	projectDefaults: (project: string) => typedError<NewSandboxDefaults, IpcError>(__TAURI_INVOKE("project_defaults", { project })),
+	/**  How a project delivers, and who commits. */
+	projectSettings: (project: string) => typedError<ProjectSettings, IpcError>(__TAURI_INVOKE("project_settings", { project })),
+	/**  Changes that. */
+	projectSettingsSet: (project: string, settings: ProjectSettings) => typedError<null, IpcError>(__TAURI_INVOKE("project_settings_set", { project, settings })),
 	/**  One page of sandboxes, newest first. */
 	sandboxList: (query: SandboxQuery) => typedError<SandboxPage, IpcError>(__TAURI_INVOKE("sandbox_list", { query })),
 	/**  One sandbox with everything that is shown beside its conversation. */
@@ -31,11 +35,15 @@ export const commands = {
 	sandboxStop: (id: string) => typedError<null, IpcError>(__TAURI_INVOKE("sandbox_stop", { id })),
 	/**  Gives it `minutes` more. */
 	sandboxExtend: (id: string, minutes: number | null) => typedError<null, IpcError>(__TAURI_INVOKE("sandbox_extend", { id, minutes })),
+	/**  Changes a message that still waits. */
+	messageEdit: (id: string, content: string) => typedError<null, IpcError>(__TAURI_INVOKE("message_edit", { id, content })),
+	/**  Takes a message that still waits out of the queue. */
+	messageCancel: (id: string) => typedError<null, IpcError>(__TAURI_INVOKE("message_cancel", { id })),
 	/**  Every checkpoint of a sandbox, oldest first. */
 	sandboxCheckpoints: (sandbox: string) => typedError<Checkpoint[], IpcError>(__TAURI_INVOKE("sandbox_checkpoints", { sandbox })),
 	/**  Which files differ between two checkpoints. `from` null: where it began; `to` null: the newest. */
 	changes: (sandbox: string, from: string | null, to: string | null) => typedError<Changes, IpcError>(__TAURI_INVOKE("changes", { sandbox, from, to })),
-	/**  What changed in one file; `is_forced` also where it is huge. */
+	/**  What changed in one file, `old_path` being where it was; `is_forced` also where it is huge. */
 	changesFile: (sandbox: string, from: string | null, to: string | null, path: string, oldPath: string | null, isForced: boolean) => typedError<FileChange, IpcError>(__TAURI_INVOKE("changes_file", { sandbox, from, to, path, oldPath, isForced })),
 	/**  All of it as one patch. */
 	changesPatch: (sandbox: string, from: string | null, to: string | null) => typedError<string, IpcError>(__TAURI_INVOKE("changes_patch", { sandbox, from, to })),
@@ -65,17 +73,9 @@ export const commands = {
 	storage: () => typedError<Storage, IpcError>(__TAURI_INVOKE("storage")),
 	/**  Cleans what is safe of these sandboxes; says how many bytes that freed. */
 	storageClean: (sandboxes: string[]) => typedError<number, IpcError>(__TAURI_INVOKE("storage_clean", { sandboxes })),
-	/**  How a project delivers, and who commits. */
-	projectSettings: (project: string) => typedError<ProjectSettings, IpcError>(__TAURI_INVOKE("project_settings", { project })),
-	/**  Changes that. */
-	projectSettingsSet: (project: string, settings: ProjectSettings) => typedError<null, IpcError>(__TAURI_INVOKE("project_settings_set", { project, settings })),
-	/**  Changes a message that still waits. */
-	messageEdit: (id: string, content: string) => typedError<null, IpcError>(__TAURI_INVOKE("message_edit", { id, content })),
-	/**  Takes a message that still waits out of the queue. */
-	messageCancel: (id: string) => typedError<null, IpcError>(__TAURI_INVOKE("message_cancel", { id })),
 	/**  The newest page of rows, and numbered frames from there on over the channel. */
 	transcriptOpen: (sandbox: string, frames: Channel<Frame>) => typedError<Snapshot, IpcError>(__TAURI_INVOKE("transcript_open", { sandbox, frames })),
-	/**  Says that frame `number` has been applied. */
+	/**  Says that the frames up to `number` have been applied. */
 	transcriptAcknowledge: (subscription: number, number: number) => typedError<null, IpcError>(__TAURI_INVOKE("transcript_acknowledge", { subscription, number })),
 	/**  Ends a subscription; one that has ended is ended already. */
 	transcriptClose: (subscription: number) => typedError<null, IpcError>(__TAURI_INVOKE("transcript_close", { subscription })),
@@ -150,19 +150,11 @@ export type Begin = {
 	checkpoint: string,
 };
 
+/**  What became of a file. */
+export type ChangeKind = "added" | "modified" | "deleted" | "renamed" | "type_changed" | "mode";
+
 /**  Something changed. A change whose revision is not newer than what is shown is ignored. */
 export type Changed = { kind: "sandbox"; revision: number; sandbox: Sandbox } | { kind: "project"; revision: number; project: Project } | { kind: "credentials"; revision: number } | { kind: "settings"; revision: number };
-
-/**  Which files differ between two checkpoints. */
-export type Changes = {
-	files: ChangedFile[],
-	/**  How many more there are, not listed. */
-	more: number,
-	added: number,
-	removed: number,
-};
-
-export type ChangeKind = "added" | "modified" | "deleted" | "renamed" | "type_changed" | "mode";
 
 /**  One file that differs. */
 export type ChangedFile = {
@@ -176,6 +168,15 @@ export type ChangedFile = {
 	sizeAfter: number,
 	isLfs: boolean,
 	isSubmodule: boolean,
+};
+
+/**  Which files differ between two checkpoints. */
+export type Changes = {
+	files: ChangedFile[],
+	/**  How many more there are, not listed. */
+	more: number,
+	added: number,
+	removed: number,
 };
 
 /**  A commit of a sandbox's whole working tree. */
@@ -424,7 +425,7 @@ export type Project = {
 	createdAt: number,
 };
 
-/**  How a project delivers, and who commits. */
+/**  How a project delivers, and who commits. Empty: the app's own. */
 export type ProjectSettings = {
 	deliver: DeliverWhen,
 	isReviewedFirst: boolean,
@@ -434,16 +435,15 @@ export type ProjectSettings = {
 	commitMessage: string,
 };
 
-export type PrStatus = "creating" | "created" | "failed" | "skipped" | "merged";
-
 export type ProviderKind = "local" | "docker" | "e2b";
 
-/**  A sandbox's pull request. */
+/**  A sandbox's pull request, or why there is none. */
 export type PullRequest = {
-	status: PrStatus,
+	status: PullRequestStatus,
 	url: string | null,
 	number: number | null,
 	reason: string,
+	/**  Closed without being merged. */
 	isClosed: boolean,
 };
 
@@ -458,19 +458,22 @@ export type PullRequestDraft = {
 	skip: string | null,
 };
 
-/**  What a purge takes away, and what it leaves. */
+export type PullRequestStatus = "creating" | "created" | "failed" | "skipped" | "merged";
+
+/**  What a purge would take away, and what it would leave. */
 export type PurgeFacts = {
 	title: string,
 	uncommittedFiles: number,
 	unpushedCommits: number,
 	hasStash: boolean,
+	/**  What the last checkpoint could not take. */
 	skipped: SkippedPath[],
 	bytes: number,
 	isLive: boolean,
-	/**  Where everything lies, in words. */
+	/**  Where its files are. */
 	path: string,
 	pullRequest: PullRequest | null,
-	/**  What is kept, in sentences. */
+	/**  What stays, in sentences. */
 	kept: string[],
 	/**  What is gone for good, in sentences. */
 	lost: string[],
@@ -588,10 +591,11 @@ export type Settings = {
 	notifications: Partial<{ [key in Status]: boolean }>,
 	claudePath: string | null,
 	anthropicBaseUrl: string | null,
+	githubEnterpriseHost: string | null,
 	hasSeenCloseNotice: boolean,
 };
 
-/**  A path a checkpoint could not take. */
+/**  A path that could not be taken. */
 export type SkippedPath = {
 	path: string,
 	why: string,
@@ -609,7 +613,7 @@ export type Snapshot = {
 
 export type Status = "creating" | "running" | "paused" | "killed" | "error";
 
-/**  One step of an ending, or of "save and open pull request". */
+/**  One step of an ending, or of saving and opening a pull request. */
 export type Step = {
 	kind: StepKind,
 	status: StepStatus,
@@ -624,7 +628,7 @@ export type StepKind = "stop_agent" | "checkpoint" | "commit" | "push" | "pull_r
 
 export type StepStatus = "pending" | "running" | "done" | "skipped" | "failed" | "held";
 
-/**  What everything occupies. */
+/**  What everything occupies, in bytes. */
 export type Storage = {
 	total: number,
 	mirrors: number,
@@ -632,7 +636,7 @@ export type Storage = {
 	entries: StorageEntry[],
 };
 
-/**  What one sandbox occupies. */
+/**  One sandbox's part of the storage. */
 export type StorageEntry = {
 	sandbox: string,
 	title: string,
@@ -641,9 +645,9 @@ export type StorageEntry = {
 	bytes: number,
 	workspaceBytes: number,
 	logBytes: number,
-	/**  Clean, pushed and idle: its workspace can be removed without losing anything. */
+	/**  Its files can be removed without losing anything. */
 	isSafe: boolean,
-	/**  Why not, or why it is. */
+	/**  Why, or why not. */
 	reason: string,
 	endedAt: number | null,
 	isDeleted: boolean,

@@ -71,7 +71,7 @@ export const credentials = (): Credential[] => [
   { kind: "github_token", name: "GitHub token", isSet: false, lastFour: null, isSessionOnly: false, usedBy: [] },
 ];
 
-export const settings = (): Settings => ({ theme: "system", notifications: { creating: false, running: false, paused: true, killed: true, error: true }, claudePath: null, anthropicBaseUrl: null, hasSeenCloseNotice: false });
+export const settings = (): Settings => ({ theme: "system", notifications: { creating: false, running: false, paused: true, killed: true, error: true }, claudePath: null, anthropicBaseUrl: null, githubEnterpriseHost: null, hasSeenCloseNotice: false });
 
 export const defaults = (): NewSandboxDefaults => ({ agent: "claude", provider: "local", timeoutMinutes: 15, memoryMb: 1024, cpus: 2, hostCpus: 16, network: "listed", allowedHosts: ["github.com", "packages.example.org"], baseBranch: "main", branches: ["main", "develop", "release/2.8"], onTimeout: "kill", branchPrefix: "courier/" });
 
