@@ -23,3 +23,4 @@ mod soak;
 mod stream;
 mod timeout;
 mod views;
+mod work;

@@ -40,7 +40,8 @@ impl Project {
         let base = mirror.pin(&branches.default, sandbox).unwrap();
         let workspace = home.path().join("workspace");
         let base_branch = (branches.default.as_str(), base);
-        let clone = Workspace { path: &workspace, mirror: &mirror, base: base_branch, branch: "work", origin: "", begin: None };
+        let clone =
+            Workspace { path: &workspace, mirror: &mirror, base: base_branch, branch: "work", origin: "", begin: None };
         clone.create().unwrap();
         let worker = Worker::install(&program(), &home.path().join("workers"), bubblewrap.map(PathBuf::from)).unwrap();
         let private = home.path().join("private");

@@ -43,9 +43,10 @@ mod threat_model;
 #[cfg(test)]
 mod transcript;
 #[cfg(test)]
-#[cfg(target_os = "linux")]
-mod work;
 #[cfg(unix)]
 mod trash;
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod work;
 #[cfg(test)]
 mod world;

@@ -89,9 +89,8 @@ async fn a_stop_ends_in_one_pull_request_and_its_merge_is_seen() {
     assert_eq!(server.pulls().len(), 1);
 
     server.merge(1).unwrap();
-    let is_merged = |row: &SandboxRow| {
-        row.pull_request.as_ref().is_some_and(|request| request.status == PullRequestStatus::Merged)
-    };
+    let is_merged =
+        |row: &SandboxRow| row.pull_request.as_ref().is_some_and(|request| request.status == PullRequestStatus::Merged);
     // The next start looks at once.
     engine.shutdown().await;
     drop(engine);
@@ -144,7 +143,8 @@ async fn the_persons_own_words_are_used_and_a_draft_is_one() {
 }
 
 /// Everything an agent can look at: its environment and those it sees, its files, its configuration.
-const LOOK: &str = "env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; cat .git/config; git config -l
+const LOOK: &str =
+    "env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; cat .git/config; git config -l
 grep -rI ghp_ / --include='*' -s --exclude-dir=proc --exclude-dir=sys -l | head; echo looked";
 
 #[tokio::test]
@@ -209,7 +209,7 @@ fn the_app_that_is_killed() {
         if let Some((kind, status)) = die_at {
             let watched = engine.clone();
             let mut changes = engine.feed().changes();
-            tokio::spawn(async move {
+            let watching = async move {
                 loop {
                     let state = watched.delivery(id).await.unwrap();
                     if state.steps.iter().any(|step| (step.kind, step.status) == (kind, status)) {
@@ -218,7 +218,9 @@ fn the_app_that_is_killed() {
                     }
                     _ = changes.recv().await;
                 }
-            });
+            };
+            #[expect(clippy::disallowed_methods, reason = "it ends with the whole process")]
+            tokio::spawn(watching);
         }
         let lifecycle = engine.sandbox_get(id).await.unwrap().lifecycle;
         // A second stop would not wait for the saving.
@@ -228,7 +230,7 @@ fn the_app_that_is_killed() {
         world::until(&engine, id, |row| row.lifecycle.status == Status::Killed).await;
         let mut changes = engine.feed().changes();
         let settled = async {
-            while !engine.sandbox_get(id).await.unwrap().pull_request.is_some_and(|request| request.number.is_some()) {
+            while engine.sandbox_get(id).await.unwrap().pull_request.is_none_or(|request| request.number.is_none()) {
                 _ = changes.recv().await;
             }
             engine.delivered(id).await.unwrap();
@@ -255,8 +257,16 @@ fn app(home: &Path, server: &GithubServer, die_at: Option<&str>) -> std::process
 fn an_app_killed_after_any_step_of_the_ending_finishes_it_and_does_nothing_twice() {
     use std::os::unix::process::ExitStatusExt;
     let points = [
-        "checkpoint running", "checkpoint done", "commit running", "commit done", "push running", "push done",
-        "pull_request running", "pull_request done", "destroy running", "destroy done",
+        "checkpoint running",
+        "checkpoint done",
+        "commit running",
+        "commit done",
+        "push running",
+        "push done",
+        "pull_request running",
+        "pull_request done",
+        "destroy running",
+        "destroy done",
     ];
     let next = std::sync::atomic::AtomicUsize::new(0);
     let work = || {

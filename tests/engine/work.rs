@@ -94,7 +94,10 @@ rm src/main.sh";
 #[tokio::test]
 async fn a_stop_ends_with_everything_on_a_branch_in_the_persons_repository() {
     let bench = Bench::new().await;
-    let (head, status) = (bench.person.git(&["rev-parse", "HEAD"]).unwrap(), bench.person.git(&["status", "--porcelain", "--ignored"]).unwrap());
+    let (head, status) = (
+        bench.person.git(&["rev-parse", "HEAD"]).unwrap(),
+        bench.person.git(&["status", "--porcelain", "--ignored"]).unwrap(),
+    );
     let index = fs::read(bench.person.path().join(".git/index")).unwrap();
     let id = bench.ran(WORK).await;
     let row = bench.stop(id).await;
@@ -128,7 +131,12 @@ async fn a_stop_ends_with_everything_on_a_branch_in_the_persons_repository() {
 async fn each_turn_has_its_checkpoint_and_any_two_can_be_compared() {
     let bench = Bench::new().await;
     let id = bench.ran("echo one > one.txt").await;
-    bench.world.engine.sandbox_send(id, "echo two > two.txt; echo more >> one.txt", courier_engine::engine::SendHow::Queue).await.unwrap();
+    bench
+        .world
+        .engine
+        .sandbox_send(id, "echo two > two.txt; echo more >> one.txt", courier_engine::engine::SendHow::Queue)
+        .await
+        .unwrap();
     bench.idle(id).await;
     let all = bench.world.engine.sandbox_checkpoints(id).await.unwrap();
     let turns: Vec<_> = all.iter().map(|one| (one.turn, one.files_changed)).collect();
@@ -182,7 +190,10 @@ async fn a_sandbox_that_goes_away_by_itself_is_saved_all_the_same() {
     let row = bench.world.until(id, |row| row.pushed.is_some()).await;
     let branch = row.pushed.unwrap().branch;
     assert_eq!(bench.person.git(&["show", &format!("{branch}:later.txt")]).unwrap(), "later");
-    assert_eq!(bench.person.git(&["log", "--format=%s", &format!("main..{branch}")]).unwrap().lines().last(), Some("mine"));
+    assert_eq!(
+        bench.person.git(&["log", "--format=%s", &format!("main..{branch}")]).unwrap().lines().last(),
+        Some("mine")
+    );
 }
 
 #[tokio::test]
@@ -245,11 +256,19 @@ async fn a_new_sandbox_begins_where_a_checkpoint_was() {
     let id = bench.ran("echo one > one.txt && git add -A && git commit -qm one; echo loose > loose.txt").await;
     let checkpoint = bench.world.engine.sandbox_checkpoints(id).await.unwrap().pop().unwrap();
     bench.stop(id).await;
-    let new = NewSandbox { begin: Some(checkpoint.id), ..NewSandbox::of(bench.project, AgentKind::Shell, "git log --format=%s -1; git status --porcelain; cat loose.txt") };
+    let new = NewSandbox {
+        begin: Some(checkpoint.id),
+        ..NewSandbox::of(
+            bench.project,
+            AgentKind::Shell,
+            "git log --format=%s -1; git status --porcelain; cat loose.txt",
+        )
+    };
     let next = bench.world.engine.sandbox_create(new).await.unwrap().id;
     bench.idle(next).await;
     assert_eq!(String::from_utf8(bench.world.log(next).await).unwrap(), "one\n?? loose.txt\nloose\n");
-    let names: Vec<_> = bench.world.engine.changes(next, None, None).await.unwrap().files.into_iter().map(|file| file.path).collect();
+    let names: Vec<_> =
+        bench.world.engine.changes(next, None, None).await.unwrap().files.into_iter().map(|file| file.path).collect();
     assert_eq!(names, ["loose.txt", "one.txt"], "what it began with counts as its own");
 }
 
@@ -259,7 +278,10 @@ async fn a_sandbox_can_begin_with_what_the_person_has_not_committed() {
     bench.person.write("README.md", "mine\n").unwrap();
     bench.person.write("draft.txt", "a draft\n").unwrap();
     let before = bench.person.git(&["status", "--porcelain"]).unwrap();
-    let new = NewSandbox { includes_uncommitted: true, ..NewSandbox::of(bench.project, AgentKind::Shell, "cat README.md draft.txt; ls ignored.txt") };
+    let new = NewSandbox {
+        includes_uncommitted: true,
+        ..NewSandbox::of(bench.project, AgentKind::Shell, "cat README.md draft.txt; ls ignored.txt")
+    };
     let id = bench.world.engine.sandbox_create(new).await.unwrap().id;
     bench.idle(id).await;
     let log = String::from_utf8(bench.world.log(id).await).unwrap();
@@ -272,7 +294,12 @@ async fn the_working_tree_can_be_made_what_it_was() {
     let bench = Bench::new().await;
     let id = bench.ran("echo good > good.txt; echo keep > ignored.txt").await;
     let good = bench.world.engine.sandbox_checkpoints(id).await.unwrap().pop().unwrap();
-    bench.world.engine.sandbox_send(id, "rm -rf good.txt README.md .git; echo bad > bad.txt", courier_engine::engine::SendHow::Queue).await.unwrap();
+    bench
+        .world
+        .engine
+        .sandbox_send(id, "rm -rf good.txt README.md .git; echo bad > bad.txt", courier_engine::engine::SendHow::Queue)
+        .await
+        .unwrap();
     bench.idle(id).await;
     bench.world.engine.checkpoint_restore(id, good.id).await.unwrap();
     let workspace = bench.world.engine.sandbox_details(id).await.unwrap().workspace;
@@ -281,7 +308,16 @@ async fn the_working_tree_can_be_made_what_it_was() {
     assert_eq!(fs::read_to_string(workspace.join("ignored.txt")).unwrap(), "keep\n", "what is ignored stays");
     let all = bench.world.engine.sandbox_checkpoints(id).await.unwrap();
     let saved = all.iter().find(|one| one.name.starts_with("asked-")).expect("what was there is saved first");
-    let names: Vec<_> = bench.world.engine.changes(id, Some(good.id), Some(saved.id)).await.unwrap().files.into_iter().map(|file| file.path).collect();
+    let names: Vec<_> = bench
+        .world
+        .engine
+        .changes(id, Some(good.id), Some(saved.id))
+        .await
+        .unwrap()
+        .files
+        .into_iter()
+        .map(|file| file.path)
+        .collect();
     assert!(names.contains(&"bad.txt".to_owned()), "{names:?}");
 }
 

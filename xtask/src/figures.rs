@@ -84,7 +84,7 @@ pub fn bench(place: &Place, name: Option<&str>) -> anyhow::Result<ExitCode> {
         let helpers = build::helpers(place, Profile::Release)?;
         for bench in targets {
             let run = place.cargo().args(["bench", "--quiet", "--package", bench.package, "--bench", bench.target]);
-            let run = helpers.iter().fold(run, |run, (variable, program)| run.env(*variable, program));
+            let run = helpers.iter().fold(run, |run, (variable, program)| run.env(variable, program));
             is_good &= figures(run, bench.name)?;
         }
     }

@@ -27,7 +27,8 @@ const DEBIAN_APP: &[&str] = &[
 ];
 
 /// Needed by the journeys: a display, a bus, a keychain, a driver, and letters to draw.
-const DEBIAN_JOURNEYS: &[&str] = &["webkit2gtk-driver", "xvfb", "dbus", "gnome-keyring", "fonts-dejavu-core", "openssh-client"];
+const DEBIAN_JOURNEYS: &[&str] =
+    &["webkit2gtk-driver", "xvfb", "dbus", "gnome-keyring", "fonts-dejavu-core", "openssh-client"];
 
 pub fn debian(purpose: Purpose) -> Vec<&'static str> {
     let journeys = if purpose == Purpose::Tests { DEBIAN_JOURNEYS } else { &[] };

@@ -15,8 +15,8 @@ use crate::{
         Agent, Cli,
         discovery::{self, Discovery, VERSION_DEADLINE},
     },
-    forge::Forge,
     folder::{MARKER, Upkeep},
+    forge::Forge,
     model::{AgentKind, ProjectId},
     process,
     secrets::{self, CredentialKind, Secret, Secrets, SessionOnly},
@@ -279,11 +279,7 @@ impl Host {
     }
 
     /// The token for where an address leads, if one is known and stored: for fetching, for pushing, for pull requests.
-    pub(crate) async fn token_for(
-        &self,
-        address: &str,
-        settings: &Settings,
-    ) -> Result<Option<Token>, secrets::Error> {
+    pub(crate) async fn token_for(&self, address: &str, settings: &Settings) -> Result<Option<Token>, secrets::Error> {
         let forge = Forge::of(address, settings.github_enterprise().as_ref());
         let Some((kind, host)) = forge.credential() else { return Ok(None) };
         let stored = self.stored(kind).await?;

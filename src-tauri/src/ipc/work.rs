@@ -91,8 +91,7 @@ pub struct Delivery {
 
 impl From<DeliveryState> for Delivery {
     fn from(state: DeliveryState) -> Self {
-        let (pushed_branch, pushed_commit) =
-            state.sandbox.pushed.map(|pushed| (pushed.branch, pushed.commit)).unzip();
+        let (pushed_branch, pushed_commit) = state.sandbox.pushed.map(|pushed| (pushed.branch, pushed.commit)).unzip();
         let steps = state.steps.into_iter().map(|step| Step {
             kind: step.kind.into(),
             status: step.status.into(),

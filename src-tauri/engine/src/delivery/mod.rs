@@ -34,7 +34,6 @@ use crate::{
     work::changes::Between,
 };
 
-
 /// How many changed files the words of a pull request are made from.
 const LISTED: usize = 1_000;
 
@@ -43,16 +42,23 @@ pub(crate) const STEPS: [StepKind; 3] = [StepKind::Commit, StepKind::Push, StepK
 
 /// How a step went, in words.
 #[derive(Clone, Debug)]
-enum Done {
-    Done(String),
+enum Outcome {
+    Made(String),
     /// There was nothing to do, and so nothing for the steps that follow.
     Skipped(String),
     /// It waits for the person.
-    Held { detail: String, remedy: String },
-    Failed { detail: String, remedy: String, is_worth_retrying: bool },
+    Held {
+        detail: String,
+        remedy: String,
+    },
+    Failed {
+        detail: String,
+        remedy: String,
+        is_worth_retrying: bool,
+    },
 }
 
-impl Done {
+impl Outcome {
     fn failed(detail: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::Failed { detail: detail.into(), remedy: remedy.into(), is_worth_retrying: false }
     }
@@ -227,8 +233,8 @@ async fn deliver(around: &Surroundings, id: SandboxId) -> Result<(), store::Erro
             _ => pull_request::open(around, &work).await?,
         };
         match done {
-            Done::Done(detail) => set_step(around, id, kind, StepStatus::Done, detail, String::new()).await?,
-            Done::Skipped(detail) => {
+            Outcome::Made(detail) => set_step(around, id, kind, StepStatus::Done, detail, String::new()).await?,
+            Outcome::Skipped(detail) => {
                 set_step(around, id, kind, StepStatus::Skipped, detail.clone(), String::new()).await?;
                 for later in STEPS.into_iter().filter(|later| *later > kind) {
                     set_step(around, id, later, StepStatus::Skipped, detail.clone(), String::new()).await?;
@@ -238,11 +244,11 @@ async fn deliver(around: &Surroundings, id: SandboxId) -> Result<(), store::Erro
                 }
                 break;
             }
-            Done::Held { detail, remedy } => {
+            Outcome::Held { detail, remedy } => {
                 set_step(around, id, kind, StepStatus::Held, detail, remedy).await?;
                 break;
             }
-            Done::Failed { detail, remedy, is_worth_retrying } => {
+            Outcome::Failed { detail, remedy, is_worth_retrying } => {
                 tracing::warn!(sandbox = %id, step = %kind, detail, "a delivery failed");
                 if is_worth_retrying {
                     let attempts = work.steps.iter().find(|step| step.kind == kind).map_or(0, |step| step.attempts);

@@ -1,6 +1,6 @@
 //! The pull request: its words, made from the conversation, and its making.
 
-use super::{Done, Work};
+use super::{Outcome, Work};
 use crate::{
     agent,
     forge::{
@@ -17,21 +17,21 @@ use crate::{
 /// How many of a conversation's newest items are looked at for what was said and checked.
 const ITEMS: u32 = 2_000;
 
-pub(super) async fn open(around: &Surroundings, work: &Work) -> Result<Done, store::Error> {
+pub(super) async fn open(around: &Surroundings, work: &Work) -> Result<Outcome, store::Error> {
     let forge = forge(around, work).await?;
     // What has nothing new does not come this far.
     if let Some(reason) = skipped(work, &forge, true) {
         skip(around, work.row.id, reason.to_owned()).await?;
-        return Ok(Done::Skipped(reason.to_owned()));
+        return Ok(Outcome::Skipped(reason.to_owned()));
     }
     if work.settings.is_reviewed_first && !work.wishes.is_asked {
-        return Ok(Done::Held {
+        return Ok(Outcome::Held {
             detail: "its words are to be read first".to_owned(),
             remedy: "Save and open the pull request when they are right.".to_owned(),
         });
     }
     let Forge::GitHub { host, repository } = &forge else {
-        return Ok(Done::failed("the forge is not known", "Open the pull request there by hand."));
+        return Ok(Outcome::failed("the forge is not known", "Open the pull request there by hand."));
     };
     let token = match around.host.stored(host.credential()).await {
         Ok(Some(stored)) => stored.secret,
@@ -45,7 +45,8 @@ pub(super) async fn open(around: &Surroundings, work: &Work) -> Result<Done, sto
         }
     };
     let before = work.row.pull_request.clone().filter(|known| known.number.is_some());
-    set(around, work.row.id, PullRequest { status: PullRequestStatus::Creating, ..before.unwrap_or_else(none) }).await?;
+    set(around, work.row.id, PullRequest { status: PullRequestStatus::Creating, ..before.unwrap_or_else(none) })
+        .await?;
     let text = words(around, work).await?;
     let new = NewPullRequest {
         title: work.wishes.title.clone().unwrap_or(text.title),
@@ -64,7 +65,7 @@ pub(super) async fn open(around: &Surroundings, work: &Work) -> Result<Done, sto
             set(around, id, known(opened.pull.state, opened.pull.url, number)).await?;
             around.deliverer.watch_more();
             let verb = if opened.is_reused { "the open one was brought up to date" } else { "opened" };
-            Ok(Done::Done(format!("{verb}: #{number}")))
+            Ok(Outcome::Made(format!("{verb}: #{number}")))
         }
         Err(error) => {
             let is_worth_retrying = error.reason.is_passing();
@@ -137,11 +138,11 @@ async fn failed(
     detail: &str,
     remedy: &str,
     is_worth_retrying: bool,
-) -> Result<Done, store::Error> {
+) -> Result<Outcome, store::Error> {
     let known = work.row.pull_request.clone().filter(|known| known.number.is_some()).unwrap_or_else(none);
     let failed = PullRequest { status: PullRequestStatus::Failed, reason: Some(detail.to_owned()), ..known };
     set(around, work.row.id, failed).await?;
-    Ok(Done::Failed { detail: detail.to_owned(), remedy: remedy.to_owned(), is_worth_retrying })
+    Ok(Outcome::Failed { detail: detail.to_owned(), remedy: remedy.to_owned(), is_worth_retrying })
 }
 
 pub(super) async fn set(around: &Surroundings, id: SandboxId, request: PullRequest) -> Result<(), store::Error> {

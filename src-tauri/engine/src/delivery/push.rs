@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use git2::Oid;
 
-use super::{Done, Work};
+use super::{Outcome, Work};
 use crate::{
     sandbox::Surroundings,
     settings::Settings,
@@ -20,9 +20,9 @@ const LIMIT: Duration = Duration::from_secs(10 * 60);
 /// How many held paths are named.
 const NAMED: usize = 5;
 
-pub(super) async fn push(around: &Surroundings, work: &Work) -> Result<Done, store::Error> {
+pub(super) async fn push(around: &Surroundings, work: &Work) -> Result<Outcome, store::Error> {
     let Some(head) = work.head.clone() else {
-        return Ok(Done::failed("there is no commit to push", "Save the work first."));
+        return Ok(Outcome::failed("there is no commit to push", "Save the work first."));
     };
     if let Some(held) = held(work) {
         return Ok(held);
@@ -37,7 +37,7 @@ pub(super) async fn push(around: &Surroundings, work: &Work) -> Result<Done, sto
         Err(done) => return Ok(done),
     };
     around.store.write(move |tx| deliveries::set_pushed(tx, id, &Pushed { branch, commit: head })).await?;
-    Ok(Done::Done(words))
+    Ok(Outcome::Made(words))
 }
 
 /// What a person has to see before it is pushed, and has not confirmed.
@@ -45,21 +45,18 @@ pub(crate) fn unconfirmed<'a>(paths: &'a [String], confirmed: &[String]) -> Vec<
     paths.iter().map(String::as_str).filter(|path| !confirmed.iter().any(|one| one == path)).collect()
 }
 
-fn held(work: &Work) -> Option<Done> {
+fn held(work: &Work) -> Option<Outcome> {
     let checkpoint = work.checkpoint.as_ref()?;
     let workflows = unconfirmed(&checkpoint.workflows, &work.wishes.confirmed);
     let lfs = unconfirmed(&checkpoint.lfs, &work.wishes.confirmed);
     let mut reasons = Vec::new();
     if !workflows.is_empty() {
-        reasons.push(format!(
-            "{} would run on the forge with the repository\u{2019}s secrets",
-            named(&workflows)
-        ));
+        reasons.push(format!("{} would run on the forge with the repository\u{2019}s secrets", named(&workflows)));
     }
     if !lfs.is_empty() {
         reasons.push(format!("{} belong to Git LFS, and their contents would be pushed as they are", named(&lfs)));
     }
-    (!reasons.is_empty()).then(|| Done::Held {
+    (!reasons.is_empty()).then(|| Outcome::Held {
         detail: reasons.join("; "),
         remedy: "Look at them, then push all the same.".to_owned(),
     })
@@ -74,14 +71,14 @@ fn named(paths: &[&str]) -> String {
 }
 
 /// The branch it came to be, and words for it; or why it was not taken.
-type Taken = Result<(String, String), Done>;
+type Taken = Result<(String, String), Outcome>;
 
 async fn to_remote(around: &Surroundings, work: &Work, url: &str) -> Result<Taken, store::Error> {
     let settings = Settings::load(&around.store).await?;
     let token = match around.host.token_for(url, &settings).await {
         Ok(token) => token,
         Err(error) => {
-            return Ok(Err(Done::failed(format!("the token could not be read: {error}"), "Unlock the keychain.")));
+            return Ok(Err(Outcome::failed(format!("the token could not be read: {error}"), "Unlock the keychain.")));
         }
     };
     let branch = work.branch();
@@ -105,8 +102,8 @@ async fn to_remote(around: &Surroundings, work: &Work, url: &str) -> Result<Take
     })
 }
 
-fn failed(error: &push::Error) -> Done {
-    Done::Failed {
+fn failed(error: &push::Error) -> Outcome {
+    Outcome::Failed {
         detail: error.to_string(),
         remedy: error.remedy().to_owned(),
         is_worth_retrying: error.reason.is_passing() && error.reason != Reason::Cancelled,
@@ -129,10 +126,10 @@ async fn to_folder(around: &Surroundings, work: &Work) -> Result<Taken, store::E
             let words = format!("{verb} {} as {branch}", work.project.source);
             Ok((branch, words))
         }
-        Ok(Err(error)) => Err(Done::failed(
+        Ok(Err(error)) => Err(Outcome::failed(
             format!("{}: {error}", work.project.source),
             "The work is kept here. See that the repository is there and can be written, then try again.",
         )),
-        Err(_) => Err(Done::failed("it was broken off", "Try again.")),
+        Err(_) => Err(Outcome::failed("it was broken off", "Try again.")),
     })
 }

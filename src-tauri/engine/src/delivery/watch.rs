@@ -71,7 +71,8 @@ async fn take_in(around: &Surroundings, watch: &mut Watch, watched: &mut Watched
     watched.clear();
     for (row, remote) in rows {
         let (Some(remote), Some(request)) = (remote, row.pull_request) else { continue };
-        let (Forge::GitHub { host, repository }, Some(number)) = (Forge::of(&remote, enterprise.as_ref()), request.number)
+        let (Forge::GitHub { host, repository }, Some(number)) =
+            (Forge::of(&remote, enterprise.as_ref()), request.number)
         else {
             continue;
         };
@@ -87,12 +88,7 @@ async fn take_in(around: &Surroundings, watch: &mut Watch, watched: &mut Watched
     Ok(())
 }
 
-async fn look_at(
-    around: &Surroundings,
-    watch: &mut Watch,
-    watched: &Watched,
-    look: Look,
-) -> Result<(), store::Error> {
+async fn look_at(around: &Surroundings, watch: &mut Watch, watched: &Watched, look: Look) -> Result<(), store::Error> {
     let enterprise = Settings::load(&around.store).await?.github_enterprise();
     let host = [Some(Host::github()), enterprise].into_iter().flatten().find(|host| host.name() == look.place.0);
     let (Some(host), now) = (host, around.clock.now()) else { return Ok(()) };

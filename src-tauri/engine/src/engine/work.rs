@@ -11,9 +11,7 @@ use crate::{
     model::{Activity, CheckpointId, ProjectId, SandboxId, Status, StepKind, StepStatus},
     sandbox::{Occasion, Request, save},
     settings::Settings,
-    store::{
-        CheckpointRow, ProjectSettings, SandboxRow, StepRow, checkpoints, deliveries, projects, sandboxes,
-    },
+    store::{CheckpointRow, ProjectSettings, SandboxRow, StepRow, checkpoints, deliveries, projects, sandboxes},
     work::{
         Vault,
         changes::{Asked, Between, Changes, FileDiff, Patch, Texts},
@@ -192,7 +190,13 @@ impl Engine {
                 let row = sandboxes::get(c, id)?;
                 let project = projects::get(c, row.project)?;
                 let last = checkpoints::last(c, id)?;
-                Ok::<_, crate::store::Error>((row, project, deliveries::steps(c, id)?, deliveries::wishes(c, id)?, last))
+                Ok::<_, crate::store::Error>((
+                    row,
+                    project,
+                    deliveries::steps(c, id)?,
+                    deliveries::wishes(c, id)?,
+                    last,
+                ))
             })
             .await?;
         let is_held = |step: &StepRow| step.kind == StepKind::Push && step.status == StepStatus::Held;
@@ -226,9 +230,10 @@ impl Engine {
                 let found = state.steps.iter().find(|step| step.kind == kind);
                 // What comes after one that failed or waits is not begun.
                 found.is_none_or(|step| step.status.is_settled())
-                    || state.steps.iter().any(|step| {
-                        step.kind < kind && matches!(step.status, StepStatus::Failed | StepStatus::Held)
-                    })
+                    || state
+                        .steps
+                        .iter()
+                        .any(|step| step.kind < kind && matches!(step.status, StepStatus::Failed | StepStatus::Held))
             });
             if is_settled {
                 return Ok(state);
@@ -267,7 +272,9 @@ impl Engine {
             }
             // What ends saves by itself.
             (Status::Running | Status::Paused, Activity::Stopping) => {}
-            (Status::Running | Status::Paused, _) => self.ask(id, |reply| Request::Save(Occasion::Asked, reply)).await?,
+            (Status::Running | Status::Paused, _) => {
+                self.ask(id, |reply| Request::Save(Occasion::Asked, reply)).await?
+            }
             (Status::Killed | Status::Error, _) => self.save_ended(&row).await?,
         }
         let confirmed = options.is_confirmed;

@@ -23,7 +23,9 @@ use super::{
 use crate::{
     agent::Agent,
     engine::Error,
-    model::{Activity, CheckpointId, Effect, Event, Item, Lifecycle, MessageId, NoticeLevel, OnTimeout, Status, TurnId},
+    model::{
+        Activity, CheckpointId, Effect, Event, Item, Lifecycle, MessageId, NoticeLevel, OnTimeout, Status, TurnId,
+    },
     provider::{self, Follower, Presence, Provider, ProviderId, SpoolEvent},
     store::{self, CheckpointRow, SandboxError, SandboxRow, jobs, sandboxes},
 };
@@ -475,7 +477,8 @@ impl Actor {
 
     fn restore(&mut self, checkpoint: CheckpointId, reply: Reply) {
         let lifecycle = self.row.lifecycle;
-        let is_idle = lifecycle.status == Status::Running && lifecycle.activity == Activity::None && !self.turn.is_open();
+        let is_idle =
+            lifecycle.status == Status::Running && lifecycle.activity == Activity::None && !self.turn.is_open();
         if !is_idle {
             let busy = Error::illegal_state(&lifecycle, "cannot be restored now", "Wait until its turn has ended.");
             // The asker may be gone.

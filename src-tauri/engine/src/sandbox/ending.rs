@@ -97,9 +97,8 @@ impl Actor {
                 self.report_destroyed();
                 Ok(())
             }
-            Some(Ending::Saving { .. } | Ending::Delivering { .. } | Ending::Destroying | Ending::Waiting { .. }) | None => {
-                Ok(())
-            }
+            Some(Ending::Saving { .. } | Ending::Delivering { .. } | Ending::Destroying | Ending::Waiting { .. })
+            | None => Ok(()),
         }
     }
 
@@ -108,7 +107,8 @@ impl Actor {
         if !matches!(self.ending, Some(Ending::StoppingAgent { .. })) {
             return Ok(());
         }
-        self.set_step(StepKind::StopAgent, StepStatus::Failed, ("it did not answer", "It ends with the sandbox.")).await?;
+        self.set_step(StepKind::StopAgent, StepStatus::Failed, ("it did not answer", "It ends with the sandbox."))
+            .await?;
         self.save_work(false).await
     }
 
@@ -120,7 +120,8 @@ impl Actor {
                 self.could_not_stop_agent().await
             }
             Some(Ending::Saving { .. }) => {
-                let late = ("it took too long", "Its files are still in its folder. Save again, or copy them from there.");
+                let late =
+                    ("it took too long", "Its files are still in its folder. Save again, or copy them from there.");
                 self.set_step(StepKind::Checkpoint, StepStatus::Failed, late).await?;
                 self.set_unsaved(true).await?;
                 self.destroy().await

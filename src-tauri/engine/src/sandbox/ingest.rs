@@ -1,4 +1,4 @@
-//! From a turn's bytes to rows: what was read is parsed at once and stored in one transaction about every 20 ms,
+//! From a turn's bytes to rows: what was read is parsed at once and stored in one transaction about every 35 ms,
 //! together with the offset up to which it was read.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -13,8 +13,9 @@ use crate::{
     store::{self, ItemRow, Store, TranscriptBatch, TurnRow, items, log, sandboxes, turns},
 };
 
-/// How long bytes wait for others before they are stored and shown.
-pub(super) const COALESCE: Duration = Duration::from_millis(20);
+/// How long bytes wait for others before they are stored and shown: what is shown costs the window by the picture, however
+/// little is in it.
+pub(super) const COALESCE: Duration = Duration::from_millis(35);
 /// How many bytes are stored at once at most.
 const BATCH: usize = 1 << 20;
 /// How many items that may still grow are kept in memory.

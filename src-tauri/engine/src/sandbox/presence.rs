@@ -169,7 +169,8 @@ impl Actor {
         }
         let id = self.row.id;
         let missed = self.around.store.read(move |connection| {
-            let last = turns::all(connection, id)?.into_iter().filter(|turn| turn.ended_at.is_some()).map(|turn| turn.number);
+            let last =
+                turns::all(connection, id)?.into_iter().filter(|turn| turn.ended_at.is_some()).map(|turn| turn.number);
             let saved = checkpoints::all(connection, id)?.into_iter().filter_map(|checkpoint| checkpoint.turn).max();
             Ok::<_, store::Error>(last.max().filter(|last| Some(*last) > saved))
         });

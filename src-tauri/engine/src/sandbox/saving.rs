@@ -4,7 +4,8 @@
 //! became of the agent, its Git, or the sandbox's processes. Both are looked at by a worker in a jail of its own.
 
 use std::{
-    path::{Path, PathBuf}, sync::Arc,
+    path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -143,7 +144,11 @@ pub(crate) async fn save(
         tree: taken.tree.to_string(),
         head,
         files_changed: u32::try_from(taken.files_changed).unwrap_or(u32::MAX),
-        skipped: taken.skipped.into_iter().map(|one| Skipped { path: one.path, why: why(one.why).to_owned() }).collect(),
+        skipped: taken
+            .skipped
+            .into_iter()
+            .map(|one| Skipped { path: one.path, why: why(one.why).to_owned() })
+            .collect(),
         lfs: taken.lfs,
         workflows: taken.workflows,
         created_at: now,
@@ -176,15 +181,15 @@ pub(super) async fn restore(
     let Some(id) = row.provider_id.clone().map(ProviderId) else { return Err(engine::Error::nothing_saved()) };
     let (vault, mirror) = (around.host.vault(row.project), around.host.mirror(row.project).objects());
     let places = Places::of(around, row)?;
-    let (commit, folder) = (Oid::from_str(&wanted.commit).map_err(work::Error::from)?, places.home.join(".courier-restore"));
+    let (commit, folder) =
+        (Oid::from_str(&wanted.commit).map_err(work::Error::from)?, places.home.join(".courier-restore"));
     let (made, within) = (vault.clone(), folder.clone());
     let packing = tokio::task::spawn_blocking(move || {
         Ok::<_, work::Error>((restore::pack(&made, commit, &within)?, restore::tree(&made, commit)?))
     });
     let (pack, tree) = packing.await.map_err(|_| engine::Error::shutting_down())??;
     let text = |path: &Path| path.display().to_string();
-    let script =
-        restore::script(&text(&places.workspace), tree, &text(&mirror), pack.as_deref().map(text).as_deref());
+    let script = restore::script(&text(&places.workspace), tree, &text(&mirror), pack.as_deref().map(text).as_deref());
     let name = format!("restore-{}", around.clock.now().millis());
     let ran = provider.run(&id, &name, &launch::script(&script), BUNDLE).await;
     // It was only a way in.

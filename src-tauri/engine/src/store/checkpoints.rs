@@ -92,7 +92,8 @@ pub fn put(tx: &Tx<'_>, checkpoint: &CheckpointRow) -> Result<(), Error> {
 pub fn all(connection: &Connection, sandbox: SandboxId) -> Result<Vec<CheckpointRow>, Error> {
     let mut statement =
         connection.prepare_cached("SELECT * FROM checkpoints WHERE sandbox = :sandbox ORDER BY created_at, id")?;
-    let rows = statement.query_map(named_params! { ":sandbox": sandbox.to_string() }, |row| CheckpointRow::try_from(row))?;
+    let rows =
+        statement.query_map(named_params! { ":sandbox": sandbox.to_string() }, |row| CheckpointRow::try_from(row))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 

@@ -135,9 +135,8 @@ pub fn set_head(tx: &Tx<'_>, sandbox: SandboxId, head: &str) -> Result<(), Error
 
 /// Says what was pushed.
 pub fn set_pushed(tx: &Tx<'_>, sandbox: SandboxId, pushed: &Pushed) -> Result<(), Error> {
-    tx.prepare_cached("UPDATE sandboxes SET pushed_branch = :branch, pushed_commit = :commit WHERE id = :id")?.execute(
-        named_params! { ":id": sandbox.to_string(), ":branch": pushed.branch, ":commit": pushed.commit },
-    )?;
+    tx.prepare_cached("UPDATE sandboxes SET pushed_branch = :branch, pushed_commit = :commit WHERE id = :id")?
+        .execute(named_params! { ":id": sandbox.to_string(), ":branch": pushed.branch, ":commit": pushed.commit })?;
     tx.changed(Change::Sandbox(sandbox));
     Ok(())
 }

@@ -49,7 +49,10 @@ pub struct DueJob {
 pub enum Attempt {
     Done,
     /// It is tried again after this long.
-    Again { cause: String, after: Duration },
+    Again {
+        cause: String,
+        after: Duration,
+    },
 }
 
 /// Owes something to a sandbox; owing it twice is owing it once, and one that was done is due anew.

@@ -9,8 +9,8 @@ use super::{
     deliveries::{self, PullRequest, Pushed},
 };
 use crate::model::{
-    Activity, AgentKind, CheckpointId, Ending, Lifecycle, NetworkMode, OnTimeout, ProjectId, ProviderKind, SandboxId, Status,
-    Timestamp,
+    Activity, AgentKind, CheckpointId, Ending, Lifecycle, NetworkMode, OnTimeout, ProjectId, ProviderKind, SandboxId,
+    Status, Timestamp,
 };
 
 /// What happened to a sandbox that is `error`, and what to do about it.

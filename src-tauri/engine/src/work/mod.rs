@@ -43,8 +43,8 @@ pub use source::Source;
 pub use uncommitted::Uncommitted;
 pub use vault::{SandboxRef, Vault};
 pub use worker::{Worker, WorkerError};
-pub use workspace::{Begin, Workspace, branch_name, check_branch};
 pub(crate) use workspace::wait_for_clone;
+pub use workspace::{Begin, Workspace, branch_name, check_branch};
 pub use writer::Writing;
 
 /// Why git did not do what it was asked.

@@ -211,8 +211,10 @@ mod tests {
         mirror.update(&crate::work::Source::parse(&upstream.source()).unwrap(), None).unwrap();
         let path = place.path().join("workspace");
         let commit = mirror.pin("main", SandboxId::fresh()).unwrap();
-        let clone =
-            || Workspace { path: &path, mirror: &mirror, base: ("main", commit), branch: "work", origin: "", begin: None }.create();
+        let clone = || {
+            Workspace { path: &path, mirror: &mirror, base: ("main", commit), branch: "work", origin: "", begin: None }
+                .create()
+        };
         std::thread::scope(|scope| {
             let others = [scope.spawn(clone), scope.spawn(clone), scope.spawn(clone)];
             clone().unwrap();

@@ -114,8 +114,7 @@ pub(crate) async fn pull_request(engine: &Engine, wanted: PullRequest, output: &
         return Ok(ExitCode::SUCCESS);
     }
     let is_draft = wanted.draft.then_some(true);
-    let options =
-        DeliverOptions { title: wanted.title, body: wanted.body, is_draft, is_confirmed: wanted.confirm };
+    let options = DeliverOptions { title: wanted.title, body: wanted.body, is_draft, is_confirmed: wanted.confirm };
     engine.sandbox_deliver(id, options).await?;
     let delivery = engine.delivered(id).await?;
     let mut is_good = true;

@@ -28,8 +28,8 @@ use tokio_util::sync::CancellationToken;
 pub use address::Way;
 pub use rejection::{Error, Reason};
 
-pub(super) use self::{address::Address, look::USER};
 use self::attempt::Attempt;
+pub(super) use self::{address::Address, look::USER};
 use crate::secrets::Secret;
 
 /// How many names are tried beside a branch that others have moved on.
