@@ -197,6 +197,31 @@ async fn a_sandbox_that_goes_away_by_itself_is_saved_all_the_same() {
 }
 
 #[tokio::test]
+async fn a_sandbox_whose_time_is_over_is_saved_before_it_ends() {
+    let bench = Bench::new().await;
+    let new = NewSandbox {
+        timeout: Duration::from_secs(2),
+        ..NewSandbox::of(bench.project, AgentKind::Shell, "echo half > half.txt; sleep 600")
+    };
+    let id = bench.world.engine.sandbox_create(new).await.unwrap().id;
+    let row = bench.world.until(id, |row| row.lifecycle.status == Status::Killed).await;
+    assert_eq!(row.lifecycle.ending.map(|ending| ending.code()), Some("timed_out"));
+    let branch = row.pushed.unwrap().branch;
+    assert_eq!(bench.person.git(&["show", &format!("{branch}:half.txt")]).unwrap(), "half");
+}
+
+#[tokio::test]
+async fn an_agent_that_is_killed_leaves_its_work_in_a_checkpoint() {
+    let bench = Bench::new().await;
+    let id = bench.ran("echo half > half.txt; kill -9 $$").await;
+    let last = bench.world.engine.sandbox_checkpoints(id).await.unwrap().pop().unwrap();
+    let tree = bench.git_in(&bench.vault(), &["ls-tree", "--name-only", &last.commit]);
+    assert!(tree.contains("half.txt"), "{tree}");
+    let row = bench.stop(id).await;
+    assert_eq!(bench.person.git(&["show", &format!("{}:half.txt", row.pushed.unwrap().branch)]).unwrap(), "half");
+}
+
+#[tokio::test]
 async fn nothing_changed_means_nothing_is_brought() {
     let bench = Bench::new().await;
     let id = bench.ran("true").await;

@@ -48,6 +48,8 @@ const BENCHES: &[Bench] = &[
     engine("ingest"),
     engine("open"),
     engine("list"),
+    engine("diff"),
+    Bench { name: "checkpoint", package: "courier-checkpoint", target: "checkpoint", how: How::Target },
     Bench { name: "gateway", package: "courier-keeper", target: "gateway", how: How::Target },
     Bench { name: "stream", package: "courier-test-support", target: "e2e", how: How::Journey("stream::prove_stream") },
 ];
@@ -69,6 +71,12 @@ const PROOFS: &[Proof] = &[
         package: "courier-engine",
         target: "engine",
         test: "prove::crash::an_app_killed_at_any_moment_loses_and_doubles_nothing",
+    },
+    Proof {
+        name: "checkpoint",
+        package: "courier-checkpoint",
+        target: "checkpoint",
+        test: "same_as_git::many_checkpoints_are_what_git_would_add",
     },
     Proof { name: "soak", package: "courier-test-support", target: "e2e", test: "soak::prove_soak" },
 ];

@@ -32,6 +32,7 @@ impl Place {
         let home = folder.path().join("data");
         let local = Local::new(keeper(), Some(bubblewrap()), home.clone());
         let host = Host::new(home, Arc::new(SessionOnly::default()), Person::default());
+        let host = host.with_checkpoints(beside("CODECOURIER_CHECKPOINT", "courier-checkpoint"), Some(bubblewrap()));
         let config = Config { host, clock: Arc::new(SystemClock), providers: vec![Arc::new(local)] };
         let engine = Engine::open(config).await?;
         let project = engine.project_add(&repository.path().display().to_string(), None).await?.id;
@@ -77,15 +78,19 @@ impl Place {
     }
 }
 
-/// The keeper named in the environment, or the one this build put beside its benches' folder.
 pub fn keeper() -> PathBuf {
+    beside("CODECOURIER_KEEPER", "courier-keeper")
+}
+
+/// The program named in the environment, or the one this build put beside its benches' folder.
+fn beside(variable: &str, name: &str) -> PathBuf {
     let beside = || {
         let bench = std::env::current_exe().expect("a running program has a path");
-        bench.parent().and_then(Path::parent).expect("target/release/deps/bench").join("courier-keeper")
+        bench.parent().and_then(Path::parent).expect("target/release/deps/bench").join(name)
     };
-    let keeper = std::env::var_os("CODECOURIER_KEEPER").map_or_else(beside, PathBuf::from);
-    assert!(keeper.is_file(), "{} is missing: cargo build --release -p courier-keeper", keeper.display());
-    keeper
+    let program = std::env::var_os(variable).map_or_else(beside, PathBuf::from);
+    assert!(program.is_file(), "{} is missing: cargo build --release -p {name}", program.display());
+    program
 }
 
 pub fn bubblewrap() -> PathBuf {

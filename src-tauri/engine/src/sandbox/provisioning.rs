@@ -64,7 +64,9 @@ pub(super) async fn provision(
     let lifetime = row.timeout + if row.setup_script.is_some() { SETUP } else { Duration::ZERO };
     let spec = spec(&around, agent, &needed, &row, lifetime);
     let made = async { provider.provision(&spec).await.map_err(|error| provider_error(&error)) };
-    let id = within(SANDBOX, "starting the sandbox", made).await?;
+    // Nobody works in the clone before both are done.
+    let (made, ()) = tokio::join!(within(SANDBOX, "starting the sandbox", made), learn(&around, &row, &base_commit));
+    let id = made?;
 
     if let Some(script) = &row.setup_script {
         step(4, "running the set-up script").await;
@@ -197,12 +199,16 @@ async fn clone(around: &Surroundings, row: &SandboxRow, directory: PathBuf) -> R
         .create()
     })
     .await?;
-    // Only makes the first checkpoint cheap.
-    let seeding = async { around.checkpoints(row).await?.seed(row.id, &workspace, base).await };
-    if let Err(error) = seeding.await {
+    Ok(base.to_string())
+}
+
+/// Notes what the clone holds, which makes the first checkpoint cheap, and only that.
+async fn learn(around: &Surroundings, row: &SandboxRow, base: &str) {
+    let workspace = around.directory(row.id).join("workspace");
+    let learning = async { around.checkpoints(row).await?.seed(row.id, &workspace, Oid::from_str(base)?).await };
+    if let Err(error) = learning.await {
         tracing::warn!(sandbox = %row.id, %error, "what the clone holds could not be noted");
     }
-    Ok(base.to_string())
 }
 
 /// Git's work, where waiting is allowed.

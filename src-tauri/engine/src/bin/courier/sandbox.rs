@@ -195,11 +195,14 @@ async fn purge(engine: &Engine, id: SandboxId, is_sure: bool, output: &Output) -
     let listed = |head: &str, sentences: &[String]| {
         sentences.iter().fold(head.to_owned(), |text, sentence| format!("{text}\n  {sentence}"))
     };
+    let stash = if facts.has_stash { ", and what was put away with `git stash`" } else { "" };
     let text = format!(
-        "{}: {} bytes, in {}\n{}\n{}\nGive --yes to purge it.",
+        "{}: {} bytes, in {}\nExists nowhere else: {} files, {} commits{stash}\n{}\n{}\nGive --yes to purge it.",
         facts.title,
         facts.bytes,
         facts.path.display(),
+        facts.uncommitted_files,
+        facts.unpushed_commits,
         listed("Gone for good:", &facts.lost),
         listed("Kept:", &facts.kept)
     );

@@ -34,7 +34,7 @@ pub struct PurgeFacts {
     pub path: PathBuf,
     /// What stays, in sentences.
     pub kept: Vec<String>,
-    /// What is gone for good, in sentences.
+    /// What else is gone for good, in sentences; what is counted above is not said again.
     pub lost: Vec<String>,
 }
 
@@ -202,21 +202,10 @@ impl Found {
                     "Its work. What was saved of it cannot be read, so nobody can say how much: {cause}."
                 ));
             }
-            Save::Checkpoint => {
-                if self.unpushed_commits > 0 {
-                    lost.push(format!("{} never pushed.", were(self.unpushed_commits, "commit")));
-                }
-                if self.uncommitted_files > 0 {
-                    lost.push(format!("Changes to {} that are in no branch.", paths(self.uncommitted_files as usize)));
-                }
-                lost.push("All its checkpoints.".to_owned());
-            }
+            Save::Checkpoint => lost.push("All its checkpoints.".to_owned()),
         }
         if self.is_unsaved {
-            lost.push("What the turn did in which it was lost.".to_owned());
-        }
-        if self.has_stash {
-            lost.push("Changes that were put away with `git stash`.".to_owned());
+            lost.push("What it did last, which is in no checkpoint.".to_owned());
         }
         if !self.skipped.is_empty() {
             lost.push(format!("{} that no checkpoint could take.", paths(self.skipped.len())));
@@ -289,13 +278,8 @@ mod tests {
         let found = Found { uncommitted_files: 2, unpushed_commits: 1, has_stash: true, is_pushed: false, ..found() };
         assert_eq!(
             found.lost(),
-            [
-                "1 commit was never pushed.",
-                "Changes to 2 files that are in no branch.",
-                "All its checkpoints.",
-                "Changes that were put away with `git stash`.",
-                "The conversation, the raw log, and the agent's home folder.",
-            ]
+            ["All its checkpoints.", "The conversation, the raw log, and the agent's home folder."],
+            "what is counted is not said again"
         );
         assert_eq!(found.safety().unwrap_err(), "changes were put away with `git stash`: they are only in its folder");
     }
