@@ -166,7 +166,7 @@ async fn a_paused_sandbox_is_saved_and_ends_without_being_woken() {
     }
     bench.world.engine.sandbox_pause(id).await.unwrap();
     bench.world.until(id, |row| row.lifecycle.status == Status::Paused).await;
-    bench.checkpoints_until(id, |all| all.iter().any(|one| one.name.starts_with("pause-"))).await;
+    bench.checkpoints_until(id, |all| all.iter().any(|one| one.name == "pause")).await;
     let row = bench.stop(id).await;
     let transitions = bench.world.engine.sandbox_details(id).await.unwrap().transitions;
     assert!(transitions.iter().all(|change| (change.from, change.to) != (Some(Status::Paused), Status::Running)));
@@ -356,7 +356,7 @@ async fn an_app_that_is_quit_in_mid_turn_has_saved_what_there_was() {
     }
     bench.world.restart_on_this_machine().await;
     let all = bench.world.engine.sandbox_checkpoints(id).await.unwrap();
-    let quit = all.iter().find(|one| one.name.starts_with("quit-")).expect("it was saved at the end");
+    let quit = all.iter().find(|one| one.name == "quit").expect("it was saved at the end");
     let tree = bench.git_in(&bench.vault(), &["ls-tree", "--name-only", &quit.commit]);
     assert!(tree.contains("half.txt"), "{tree}");
     bench.stop(id).await;

@@ -43,14 +43,14 @@ pub(crate) enum Occasion {
 }
 
 impl Occasion {
-    /// The last part of the checkpoint's ref. One of the same name is replaced: a turn's, and the last, are one each
-    /// however often they are taken.
+    /// The last part of the checkpoint's ref. One of the same name is replaced, however often it is taken; only what
+    /// somebody asked for is kept beside the others.
     fn name(&self, at: i64) -> String {
         match self {
             Self::Turn { number } => format!("turn-{number}"),
             Self::Ending { .. } => "end".to_owned(),
-            Self::Paused => format!("pause-{at}"),
-            Self::Quit => format!("quit-{at}"),
+            Self::Paused => "pause".to_owned(),
+            Self::Quit => "quit".to_owned(),
             Self::Asked => format!("asked-{at}"),
         }
     }
