@@ -154,8 +154,8 @@ fn figures(run: Run, name: &str) -> anyhow::Result<bool> {
 /// Prints a line that is a figure; says whether it is one.
 fn print_figure(line: &str) -> bool {
     // libtest prints the beginning of a line of its own before a test's first.
-    let Some(start) = line.find("{\"name\":") else { return false };
-    let figure = serde_json::from_str(&line[start..]).ok().filter(Value::is_object);
+    let Some(start) = line.find('{') else { return false };
+    let figure = serde_json::from_str::<Value>(&line[start..]).ok().filter(|value| value["name"].is_string());
     if let Some(figure) = &figure {
         println!("{figure}");
     }
@@ -196,6 +196,8 @@ mod tests {
     #[test]
     fn a_figure_is_told_from_what_libtest_says() {
         assert!(print_figure(r#"test crash::prove ... {"name":"crash/seed","value":1}"#));
+        assert!(print_figure(r#"{"against":null,"name":"stream/lag","value":1}"#));
+        assert!(!print_figure(r#"test work::braces_{} ... ok"#));
         assert!(!print_figure("test result: ok. 1 passed"));
     }
 }
