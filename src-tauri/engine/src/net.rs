@@ -31,12 +31,17 @@ pub(crate) enum Trouble {
     TimedOut,
 }
 
+/// TLS cannot be set up here.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct NoTls(String);
+
 /// A client that trusts whom this machine trusts, for one address. The person's proxy is used, but not to reach this very
 /// machine.
 ///
 /// # Errors
 /// Where TLS cannot be set up.
-pub(crate) fn client(user_agent: &str, address: &Url) -> Result<Client, String> {
+pub(crate) fn client(user_agent: &str, address: &Url) -> Result<Client, NoTls> {
     let builder = Client::builder()
         .tls_backend_preconfigured(trust()?)
         .redirect(Policy::none())
@@ -45,11 +50,11 @@ pub(crate) fn client(user_agent: &str, address: &Url) -> Result<Client, String> 
         .timeout(LIMIT)
         .user_agent(user_agent);
     let builder = if is_loopback(address) { builder.no_proxy() } else { builder };
-    builder.build().map_err(|error| told(&error))
+    builder.build().map_err(|error| NoTls(told(&error)))
 }
 
 /// Whom this machine trusts, read when it is first needed.
-fn trust() -> Result<ClientConfig, String> {
+fn trust() -> Result<ClientConfig, NoTls> {
     static TRUST: OnceLock<ClientConfig> = OnceLock::new();
     if let Some(known) = TRUST.get() {
         return Ok(known.clone());
@@ -59,7 +64,7 @@ fn trust() -> Result<ClientConfig, String> {
     roots.add_parsable_certificates(found.certs);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let trust = versions.map_err(|error| error.to_string())?.with_root_certificates(roots).with_no_client_auth();
+    let trust = versions.map_err(|error| NoTls(error.to_string()))?.with_root_certificates(roots).with_no_client_auth();
     Ok(TRUST.get_or_init(|| trust).clone())
 }
 

@@ -66,6 +66,17 @@ impl Engine {
     }
 }
 
+/// What would be lost with a sandbox's files, in words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct WouldLose(String);
+
+impl WouldLose {
+    pub(super) fn new(what: impl Into<String>) -> Self {
+        Self(what.into())
+    }
+}
+
 /// How a sandbox's work is saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Save {
@@ -144,38 +155,48 @@ impl Found {
         }
     }
 
-    /// Why the sandbox's files cannot be removed without losing something; or why they can.
-    pub(super) fn safety(&self) -> Result<String, String> {
+    /// Why the sandbox's files can be removed without losing anything.
+    ///
+    /// # Errors
+    /// What would be lost.
+    pub(super) fn safety(&self) -> Result<String, WouldLose> {
         let files = self.uncommitted_files;
         match &self.save {
             Save::NoFiles => return Ok("it never had a workspace".to_owned()),
-            Save::Nowhere => return Err("its work was never saved: its folder is all there is".to_owned()),
-            Save::Unreadable(cause) => return Err(format!("what was saved of it cannot be read: {cause}")),
+            Save::Nowhere => return Err(WouldLose::new("its work was never saved: its folder is all there is")),
+            Save::Unreadable(cause) => {
+                return Err(WouldLose::new(format!("what was saved of it cannot be read: {cause}")));
+            }
             Save::Checkpoint => {}
         }
         if self.is_owed {
-            return Err("something is still being done for it: it is saved, delivered or ended".to_owned());
+            return Err(WouldLose::new("something is still being done for it: it is saved, delivered or ended"));
         }
         if self.is_unsaved {
-            return Err("what it did last is in no checkpoint, only in its folder".to_owned());
+            return Err(WouldLose::new("what it did last is in no checkpoint, only in its folder"));
         }
         if self.has_unread {
-            return Err("the end of what it printed was not stored yet".to_owned());
+            return Err(WouldLose::new("the end of what it printed was not stored yet"));
         }
         if self.has_stash {
-            return Err("changes were put away with `git stash`: they are only in its folder".to_owned());
+            return Err(WouldLose::new("changes were put away with `git stash`: they are only in its folder"));
         }
         if !self.skipped.is_empty() {
-            return Err(format!("{} could not be saved, and only its folder has them", paths(self.skipped.len())));
+            return Err(WouldLose::new(format!(
+                "{} could not be saved, and only its folder has them",
+                paths(self.skipped.len())
+            )));
         }
         match (files, self.unpushed_commits) {
             (0, 0) if self.is_pushed => Ok(format!("everything was pushed to {}", self.branch)),
             (0, 0) => Ok("nothing was changed in it".to_owned()),
-            (files, 0) => Err(format!("changes to {} were not pushed", paths(files as usize))),
-            (0, commits) => Err(format!("{} not pushed", were(commits, "commit"))),
-            (files, commits) => {
-                Err(format!("{} and changes to {} were not pushed", counted(commits, "commit"), paths(files as usize)))
-            }
+            (files, 0) => Err(WouldLose::new(format!("changes to {} were not pushed", paths(files as usize)))),
+            (0, commits) => Err(WouldLose::new(format!("{} not pushed", were(commits, "commit")))),
+            (files, commits) => Err(WouldLose::new(format!(
+                "{} and changes to {} were not pushed",
+                counted(commits, "commit"),
+                paths(files as usize)
+            ))),
         }
     }
 
@@ -268,7 +289,7 @@ mod tests {
             Found { skipped, ..found() },
         ];
         for found in unsafe_ones {
-            let reason = found.safety().expect_err("something would be lost");
+            let reason = found.safety().expect_err("something would be lost").to_string();
             assert!(!reason.is_empty() && !reason.ends_with('.'), "{reason:?}");
         }
     }
@@ -281,6 +302,9 @@ mod tests {
             ["All its checkpoints.", "The conversation, the raw log, and the agent's home folder."],
             "what is counted is not said again"
         );
-        assert_eq!(found.safety().unwrap_err(), "changes were put away with `git stash`: they are only in its folder");
+        assert_eq!(
+            found.safety().unwrap_err().to_string(),
+            "changes were put away with `git stash`: they are only in its folder"
+        );
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     super::{Code, Engine, Error},
-    facts::Found,
+    facts::{Found, WouldLose},
     purge::{blocking, has_left},
 };
 use crate::{
@@ -72,7 +72,7 @@ impl Engine {
             let log_bytes = logs.get(&row.id).copied().unwrap_or(0);
             let (is_safe, reason) = match self.safety(&row).await? {
                 Ok(reason) => (true, reason),
-                Err(reason) => (false, reason),
+                Err(reason) => (false, reason.to_string()),
             };
             entries.push(StorageEntry {
                 sandbox: row.id,
@@ -146,14 +146,14 @@ impl Engine {
     }
 
     /// Whether a sandbox's files can be removed without losing anything; either way why.
-    async fn safety(&self, row: &SandboxRow) -> Result<Result<String, String>, Error> {
+    async fn safety(&self, row: &SandboxRow) -> Result<Result<String, WouldLose>, Error> {
         let id = row.id;
         if row.lifecycle.status.is_live() || self.supervisor.has_owner(id) {
-            return Ok(Err("it has not ended".to_owned()));
+            return Ok(Err(WouldLose::new("it has not ended")));
         }
         let (around, row) = (&self.around, row.clone());
         if around.store.read(move |c| trash::is_purging(c, id)).await? {
-            return Ok(Err("it is being purged".to_owned()));
+            return Ok(Err(WouldLose::new("it is being purged")));
         }
         if row.files_cleaned_at.is_some() {
             return Ok(Ok("its files were removed".to_owned()));

@@ -79,7 +79,7 @@ impl GitHub {
         let agent = concat!("CodeCourier/", env!("CARGO_PKG_VERSION"));
         let unreadable = |_| Error::new(Reason::Unreadable, "the host's address cannot be read");
         let api = Url::parse(host.api()).map_err(unreadable)?;
-        let client = net::client(agent, &api).map_err(|error| Error::new(Reason::Tls, error))?;
+        let client = net::client(agent, &api).map_err(|error| Error::new(Reason::Tls, error.to_string()))?;
         Ok(Self { client, host, api, token })
     }
 

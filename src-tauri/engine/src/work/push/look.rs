@@ -27,7 +27,8 @@ pub(super) async fn look(url: &Url, token: Option<&Secret>) -> Result<(), Error>
         };
         Error::new(reason, net::plain(&net::told(error), token, SAID))
     };
-    let client = net::client("git/2.0 (CodeCourier)", url).map_err(|error| Error::new(Reason::Failed, error))?;
+    let client =
+        net::client("git/2.0 (CodeCourier)", url).map_err(|error| Error::new(Reason::Failed, error.to_string()))?;
     let answer = match ask(&client, url, None).await {
         Ok(answer) => answer,
         Err(error) if net::trouble(&error) == Trouble::Tls => return Ok(()),
