@@ -46,13 +46,23 @@ pub(super) fn patch(repository: &Repository, between: Between) -> Result<Patch, 
             continue;
         }
         if let Some(mut file) = git2::Patch::from_diff(&diff, number)? {
-            patch.text.extend_from_slice(&file.to_buf()?);
+            let text = file.to_buf()?;
+            let is_same = delta.old_file().id() == delta.new_file().id();
+            patch.text.extend_from_slice(if is_same { head(&text) } else { &text });
         }
         if patch.text.len() > LONGEST {
             return Err(Error::TooLarge { what: "the size of a patch", limit: LONGEST as u64 });
         }
     }
     Ok(patch)
+}
+
+/// The lines before a binary file's contents. Where only its name or mode changed, libgit2 shows contents all the same, and
+/// without the line that would tell git of what.
+fn head(text: &[u8]) -> &[u8] {
+    let contents = [b"\nGIT binary patch\n".as_slice(), b"\nBinary files "];
+    let begins = contents.iter().filter_map(|words| memchr::memmem::find(text, words)).min();
+    begins.map_or(text, |at| &text[..=at])
 }
 
 fn path<'a>(delta: &DiffDelta<'a>) -> &'a [u8] {
