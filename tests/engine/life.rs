@@ -130,6 +130,23 @@ async fn pausing_stops_the_clock_and_resuming_starts_it() {
 }
 
 #[tokio::test]
+async fn a_pause_asked_for_while_it_is_looked_for_is_asked_for_once() {
+    let mut world = World::new().await;
+    let (id, _turn) = world.running("count").await;
+    for call in [Call::Inspect, Call::Pause] {
+        world.provider.trouble(call, Trouble { thinks: Duration::from_millis(200), ..Trouble::default() });
+    }
+    world.restart().await;
+    // It is not known yet whether it is there.
+    world.engine.sandbox_pause(id).await.unwrap();
+    world.until(id, is(Status::Paused)).await;
+    world.provider.be_well();
+    world.engine.sandbox_resume(id).await.unwrap();
+    world.until(id, is(Status::Running)).await;
+    assert_eq!(world.provider.misdeeds(), Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn a_pause_that_fails_leaves_it_running() {
     let world = World::new().await;
     let (id, _turn) = world.running("count").await;

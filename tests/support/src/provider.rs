@@ -2,7 +2,7 @@
 //! engine and open it again over the same sandboxes.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -39,6 +39,8 @@ struct State {
     refuse_turns: bool,
     refuse_destroy: bool,
     troubles: HashMap<Call, Trouble>,
+    /// Sandboxes that are being paused or resumed.
+    suspending: HashSet<String>,
     /// How many bytes a follower hands over at once at most; 0: all there are.
     chunk: usize,
     /// What no engine may do, and one did.
@@ -292,6 +294,15 @@ impl FakeProvider {
         Ok(())
     }
 
+    /// A pause or a resume begins, and is under way until this is dropped. Of two at once nobody knows which comes last.
+    fn begin_suspending(&self, id: &ProviderId) -> Suspending<'_> {
+        let mut state = self.lock();
+        if !state.suspending.insert(id.0.clone()) {
+            state.misdeeds.push(format!("sandbox {} was asked to pause or resume while it was doing so", id.0));
+        }
+        Suspending { provider: self, sandbox: id.0.clone() }
+    }
+
     fn set(&self, id: &ProviderId, presence: Presence) -> Result<(), Error> {
         let mut state = self.lock();
         let sandbox = state.sandboxes.get_mut(&id.0).ok_or(Error::Gone)?;
@@ -335,6 +346,7 @@ impl Provider for FakeProvider {
     }
 
     async fn pause(&self, id: &ProviderId) -> Result<(), Error> {
+        let _suspending = self.begin_suspending(id);
         self.meet(Call::Pause).await?;
         if self.lock().refuse_pause {
             return Err(Error::Keeper("it would not pause".into()));
@@ -344,6 +356,7 @@ impl Provider for FakeProvider {
     }
 
     async fn resume(&self, id: &ProviderId) -> Result<(), Error> {
+        let _suspending = self.begin_suspending(id);
         self.meet(Call::Resume).await?;
         self.set(id, Presence::Alive)?;
         self.answer(Call::Resume, ()).await
@@ -397,6 +410,17 @@ impl Provider for FakeProvider {
 
     async fn limits(&self, _id: &ProviderId) -> Limits {
         Limits::Advisory
+    }
+}
+
+struct Suspending<'a> {
+    provider: &'a FakeProvider,
+    sandbox: String,
+}
+
+impl Drop for Suspending<'_> {
+    fn drop(&mut self) {
+        self.provider.lock().suspending.remove(&self.sandbox);
     }
 }
 

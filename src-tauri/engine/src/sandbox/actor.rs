@@ -345,8 +345,6 @@ impl Actor {
                     Some(_) | None => Ok(()),
                 }
             }
-            // Being looked for or revived, it may seem gone: what comes of that says what is true.
-            Done::Found(_) if self.making.is_some() => Ok(()),
             Done::Found(found) => self.found(found).await,
             Done::Checked(asked, found) => {
                 self.is_checking = false;

@@ -180,8 +180,12 @@ impl Actor {
         Ok(())
     }
 
+    /// Pauses or resumes; never two at once, since nobody knows which of them comes last.
     pub(super) fn suspend(&mut self, pause: bool) {
         let Some(id) = self.provider_id() else { return };
+        if self.making.is_some() {
+            return; // It is recorded, and so done once it is known what there is.
+        }
         let provider = self.provider.clone();
         self.run_effect(async move {
             let asked = if pause { provider.pause(&id).await } else { provider.resume(&id).await };
