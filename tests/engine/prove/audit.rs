@@ -125,9 +125,14 @@ impl Audit {
         (picture, std::mem::take(&mut self.problems))
     }
 
-    /// How many jobs are still owed.
-    pub fn jobs_due(&self) -> i64 {
-        self.connection.query_row("SELECT COUNT(*) FROM jobs WHERE state <> 'done'", [], |row| row.get(0)).unwrap()
+    /// The jobs that are still owed.
+    pub fn jobs_due(&self) -> Vec<String> {
+        self.rows("SELECT kind, key, attempts, due_at, last_error FROM jobs WHERE state <> 'done'", |row| {
+            let (kind, key): (String, String) = (row.get("kind")?, row.get("key")?);
+            let (attempts, due_at): (u32, i64) = (row.get("attempts")?, row.get("due_at")?);
+            let error: Option<String> = row.get("last_error")?;
+            Ok(format!("a job is owed: {kind} {key}, attempted {attempts} times, due at {due_at}: {error:?}"))
+        })
     }
 
     fn rows<T>(&self, sql: &str, each: impl FnMut(&Row<'_>) -> rusqlite::Result<T>) -> Vec<T> {

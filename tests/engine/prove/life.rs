@@ -892,10 +892,7 @@ impl Story {
                 problems.push(format!("{id} has ended, and a turn of it is open"));
             }
         }
-        let due = self.audit.jobs_due();
-        if due > 0 {
-            problems.push(format!("{due} jobs are owed"));
-        }
+        problems.extend(self.audit.jobs_due());
         problems
     }
 }
