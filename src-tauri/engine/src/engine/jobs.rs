@@ -41,6 +41,8 @@ pub(super) fn start(around: &Surroundings, supervisor: &Supervisor) {
 }
 
 async fn run_due(around: &Surroundings, supervisor: &Supervisor) -> Result<(), store::Error> {
+    // Where nothing is live any more, nobody else looks whether the clock was set.
+    around.clocks.settle(&around.store).await?;
     let now = around.clock.now();
     for job in around.store.read(move |connection| jobs::due(connection, now)).await? {
         if job.kind != Kind::Deliver && supervisor.has_owner(job.sandbox) {

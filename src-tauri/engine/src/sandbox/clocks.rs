@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 
 use crate::{
     model::Clock,
-    store::{self, Store, sandboxes, settings},
+    store::{self, Store, jobs, sandboxes, settings},
 };
 
 const NAME: &str = "clock";
@@ -92,7 +92,7 @@ impl Clocks {
 
     /// Moves every counted time along where the wall clock was set, and says how far it was set in this life. Who waits
     /// while another one tries that gets the same answer: a database that is held costs one wait, not one for each owner.
-    pub(super) async fn settle(&self, store: &Store) -> Result<i64, store::Error> {
+    pub(crate) async fn settle(&self, store: &Store) -> Result<i64, store::Error> {
         let asked = Instant::now();
         let mut state = self.state.lock().await;
         if let Some((at, error)) = &state.failed
@@ -112,6 +112,7 @@ impl Clocks {
             }
             let moved = store.write(move |tx| {
                 sandboxes::move_times(tx, jump)?;
+                jobs::move_times(tx, jump)?;
                 settings::set(tx, NAME, &anchor)
             });
             if let Err(error) = moved.await {
@@ -182,6 +183,21 @@ mod tests {
         assert_eq!(clocks.settle(&store).await.unwrap(), 3_600_000, "whoever asks later tries again");
         assert_eq!(clocks.settle(&store).await.unwrap(), 3_600_000);
         assert_eq!(clocks.state.lock().await.attempts, 2, "once per jump");
+    }
+
+    #[tokio::test]
+    async fn what_is_owed_stays_due_when_the_clock_is_set_back() {
+        let home = tempfile::tempdir().unwrap();
+        let store = Store::open(&home.path().join("courier.db")).unwrap();
+        let clock = Arc::new(Set::default());
+        let clocks = Clocks::open(&store, clock.clone()).await.unwrap();
+        let (sandbox, now) = (crate::model::SandboxId::fresh(), clock.now());
+        store.write(move |tx| jobs::insert(tx, jobs::Kind::Destroy, sandbox, now)).await.unwrap();
+        clock.0.store(-90_000, Ordering::Relaxed);
+        clocks.settle(&store).await.unwrap();
+        let now = clock.now();
+        let due = store.read(move |connection| jobs::due(connection, now)).await.unwrap();
+        assert_eq!(due.iter().map(|job| job.sandbox).collect::<Vec<_>>(), [sandbox]);
     }
 
     fn at(boot: &str, wall: i64, steady: i64) -> Anchor {

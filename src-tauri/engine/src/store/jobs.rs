@@ -82,6 +82,13 @@ pub fn due(connection: &Connection, now: Timestamp) -> Result<Vec<DueJob>, Error
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// Moves what is due along where the wall clock was set back: by the old time it would stay owed for as long again. Where
+/// it was set forward, what comes earlier than it would have is only tried earlier.
+pub fn move_times(tx: &Tx<'_>, millis: i64) -> Result<(), Error> {
+    tx.execute("UPDATE jobs SET due_at = due_at + min(:by, 0) WHERE state = 'due'", named_params! { ":by": millis })?;
+    Ok(())
+}
+
 /// Records an attempt.
 pub fn record(tx: &Tx<'_>, kind: Kind, sandbox: SandboxId, attempt: &Attempt, now: Timestamp) -> Result<(), Error> {
     let (state, cause, after) = match attempt {
