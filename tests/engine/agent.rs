@@ -23,6 +23,7 @@ fn shell(script: &str) -> (Vec<Item>, Outcome, Option<i32>) {
         session: Session::Continue,
         credential: None,
         base_url: None,
+        effort: None,
         extra_arguments: &[],
     });
     let mut child = std::process::Command::new(&process.argv[0])
@@ -43,7 +44,7 @@ fn shell(script: &str) -> (Vec<Item>, Outcome, Option<i32>) {
         Some(code) => Exit::Code(code),
         None => Exit::Signal(std::os::unix::process::ExitStatusExt::signal(&status).unwrap()),
     };
-    let (mut parser, mut items, mut deltas) = (shell.parser(), Vec::new(), Vec::new());
+    let (mut parser, mut items, mut deltas) = (shell.parser(None), Vec::new(), Vec::new());
     let now = Timestamp::from_millis(0);
     parser.read(Stream::Out, &out, now, &mut deltas);
     parser.read(Stream::Err, &err, now, &mut deltas);

@@ -49,8 +49,11 @@ async fn set(world: &World, program: &str, base_url: Option<String>) {
     let place = world.home.path().join("claude");
     std::fs::write(&place, program).unwrap();
     std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let claude_path = Some(place.display().to_string());
-    let settings = Settings { claude_path, anthropic_base_url: base_url, ..Settings::default() };
+    let settings = Settings::default().with_path(AgentKind::Claude, place.display().to_string());
+    let settings = match base_url {
+        Some(url) => settings.with_base_url(CredentialKind::AnthropicKey, url),
+        None => settings,
+    };
     world.engine.settings_set(settings).await.unwrap();
 }
 

@@ -25,8 +25,9 @@ async fn world(base_url: String) -> Option<World> {
         return None;
     };
     let world = World::on_this_machine().await;
-    let claude_path = Some(program.into_string().unwrap());
-    let settings = Settings { claude_path, anthropic_base_url: Some(base_url), ..Settings::default() };
+    let settings = Settings::default()
+        .with_path(AgentKind::Claude, program.into_string().unwrap())
+        .with_base_url(CredentialKind::AnthropicKey, base_url);
     world.engine.settings_set(settings).await.unwrap();
     world.engine.credential_set(CredentialKind::AnthropicKey, Secret::new(KEY), true).await.unwrap();
     Some(world)

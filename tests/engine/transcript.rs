@@ -36,7 +36,7 @@ fn recorded(name: &str) -> Vec<u8> {
 }
 
 fn read(kind: AgentKind, chunks: &[(Stream, &[u8])], exit: Exit, interrupted: bool) -> (Vec<Item>, Outcome) {
-    let mut parser = agent::agent(kind).expect("it is in the registry").parser();
+    let mut parser = agent::agent(kind).expect("it is in the registry").parser(None);
     let (mut items, mut deltas) = (Vec::new(), Vec::new());
     let now = Timestamp::from_millis(NOW);
     for (stream, bytes) in chunks {
@@ -132,7 +132,7 @@ fn usage_is_what_the_model_served() {
 #[test]
 fn a_streamed_answer_is_put_once_and_only_appended_to() {
     use courier_engine::model::Delta;
-    let mut parser = agent::agent(AgentKind::Claude).expect("it is in the registry").parser();
+    let mut parser = agent::agent(AgentKind::Claude).expect("it is in the registry").parser(None);
     let mut deltas = Vec::new();
     parser.read(Stream::Out, &recorded("partial.jsonl"), Timestamp::from_millis(NOW), &mut deltas);
     let mut prose = 0;

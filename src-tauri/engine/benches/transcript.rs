@@ -33,7 +33,7 @@ fn main() -> std::io::Result<()> {
             }
         };
         let mut ours = || {
-            let mut parser = agent::agent(AgentKind::Claude).expect("it is in the registry").parser();
+            let mut parser = agent::agent(AgentKind::Claude).expect("it is in the registry").parser(None);
             let mut deltas = Vec::new();
             for chunk in log.chunks(CHUNK) {
                 parser.read(Stream::Out, chunk, Timestamp::from_millis(0), &mut deltas);

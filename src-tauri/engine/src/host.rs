@@ -27,6 +27,8 @@ use crate::{
 
 /// How long the person's login shell may take to say its PATH.
 const LOGIN_SHELL: Duration = Duration::from_secs(5);
+/// What is shown to a model server of the person's own that no key was stored for.
+const NO_KEY: &str = "no-key-is-stored";
 /// Stands around the PATH in what the login shell prints, since profiles print things too.
 const BOUNDARY: &str = "__courier_path__";
 
@@ -237,18 +239,23 @@ impl Host {
         secrets
     }
 
-    /// The key an agent would use: the first of those it knows that is stored.
+    /// The key an agent would use for this model: the first of those that open it that is stored. A model server at an
+    /// address of the person's own may need none.
     ///
     /// # Errors
     /// `missing_key` where it needs one and none is stored.
     pub(crate) async fn credential_for(
         &self,
         agent: &'static dyn Agent,
+        model: Option<&str>,
+        settings: &Settings,
     ) -> Result<Option<(CredentialKind, Secret)>, SandboxError> {
         let mut problem = None;
-        for kind in agent.credentials() {
+        for kind in agent.credentials_for(model) {
+            let is_own_server = *kind == CredentialKind::CompatibleKey && settings.base_url_of(*kind).is_some();
             match self.stored(*kind).await {
                 Ok(Some(stored)) => return Ok(Some((*kind, stored.secret))),
+                Ok(None) if is_own_server => return Ok(Some((*kind, Secret::new(NO_KEY)))),
                 Ok(None) => {}
                 Err(error) => problem = Some(error),
             }
@@ -260,7 +267,10 @@ impl Host {
             kind: "missing_key".to_owned(),
             message: match problem {
                 Some(error) => format!("the key of {} could not be read: {error}", agent.name()),
-                None => format!("there is no key for {}", agent.name()),
+                None => {
+                    let names: Vec<_> = agent.credentials_for(model).iter().map(|kind| kind.name()).collect();
+                    format!("there is no key for {} ({})", agent.name(), names.join(" or "))
+                }
             },
             remedy: "Set it in Settings, under Keys.".to_owned(),
         })

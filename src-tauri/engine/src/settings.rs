@@ -6,12 +6,16 @@ use courier_keeper::upstream::Upstream;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    agent::{Agent, Endpoint, agent},
     forge::Host,
     model::{AgentKind, Status},
+    secrets::CredentialKind,
     store::{self, Store, settings},
 };
 
 const NAME: &str = "person";
+/// How long an agent's extra arguments may be together, in bytes.
+const MAX_ARGUMENTS: usize = 16 * 1024;
 
 /// Everything a person can set, apart from keys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,13 +25,25 @@ pub struct Settings {
     pub theme: String,
     /// Which changes of status are told by a notification.
     pub notifications: BTreeMap<Status, bool>,
-    /// Where Claude Code is, if the search does not find the right one.
-    pub claude_path: Option<String>,
-    /// Where Anthropic's API is, if not at Anthropic.
-    pub anthropic_base_url: Option<String>,
+    /// What is set for single agents.
+    pub agents: BTreeMap<AgentKind, AgentSettings>,
+    /// Where the API is that a key opens, if not at the key's maker.
+    pub base_urls: BTreeMap<CredentialKind, String>,
     /// The GitHub Enterprise host, if there is one: `github.example.org`.
     pub github_enterprise_host: Option<String>,
     pub has_seen_close_notice: bool,
+}
+
+/// What a person can set for one agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AgentSettings {
+    /// Where its program is, if the search does not find the right one.
+    pub path: Option<String>,
+    /// How hard its models should think, one of the agent's efforts; `None`: as the agent likes.
+    pub effort: Option<String>,
+    /// Arguments of every turn, after ours.
+    pub extra_arguments: Vec<String>,
 }
 
 impl Default for Settings {
@@ -35,8 +51,8 @@ impl Default for Settings {
         Self {
             theme: "system".to_owned(),
             notifications: Status::ALL.iter().map(|status| (*status, *status != Status::Creating)).collect(),
-            claude_path: None,
-            anthropic_base_url: None,
+            agents: BTreeMap::new(),
+            base_urls: BTreeMap::new(),
             github_enterprise_host: None,
             has_seen_close_notice: false,
         }
@@ -60,10 +76,22 @@ impl Settings {
     /// Empty fields become unset ones, and what cannot be is refused.
     pub(crate) fn checked(mut self) -> Result<Self, Invalid> {
         let blank = |text: Option<String>| text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
-        self.claude_path = blank(self.claude_path);
-        self.anthropic_base_url = blank(self.anthropic_base_url).map(|url| url.trim_end_matches('/').to_owned());
-        if let Some(Err(error)) = self.anthropic_base_url.as_ref().map(|url| url.parse::<Upstream>()) {
-            return Err(Invalid(error.to_string()));
+        for (kind, set) in &mut self.agents {
+            set.path = blank(set.path.take());
+            set.effort = blank(set.effort.take());
+            let Some(agent) = agent(*kind) else { return Err(Invalid(format!("there is no agent {kind}"))) };
+            check_effort(agent, set.effort.as_deref())?;
+            check_arguments(agent, &set.extra_arguments)?;
+        }
+        self.agents.retain(|_, set| *set != AgentSettings::default());
+        let urls = std::mem::take(&mut self.base_urls);
+        for (kind, url) in urls.into_iter().filter_map(|(kind, url)| Some((kind, blank(Some(url))?))) {
+            if Endpoint::of(kind).is_none() {
+                return Err(Invalid(format!("{} has no address that could be set", kind.name())));
+            }
+            let url = url.trim_end_matches('/').to_owned();
+            url.parse::<Upstream>().map_err(|error| Invalid(error.to_string()))?;
+            self.base_urls.insert(kind, url);
         }
         self.github_enterprise_host = blank(self.github_enterprise_host);
         if let Some(Err(error)) = self.github_enterprise_host.as_ref().map(|host| host.parse::<Host>()) {
@@ -82,19 +110,61 @@ impl Settings {
 
     /// Where an agent's program is, if a person has said so.
     pub(crate) fn path_of(&self, agent: AgentKind) -> Option<String> {
-        match agent {
-            AgentKind::Claude => self.claude_path.clone(),
-            AgentKind::Shell | AgentKind::Codex | AgentKind::Opencode | AgentKind::Pi => None,
-        }
+        self.agents.get(&agent)?.path.clone()
     }
 
-    /// Where an agent's model is, if a person has said so.
-    pub(crate) fn base_url_for(&self, agent: AgentKind) -> Option<String> {
-        match agent {
-            AgentKind::Claude => self.anthropic_base_url.clone(),
-            AgentKind::Shell | AgentKind::Codex | AgentKind::Opencode | AgentKind::Pi => None,
+    /// Where the model is that a key opens, if a person has said so. A subscription's token goes where the key would.
+    pub(crate) fn base_url_of(&self, credential: CredentialKind) -> Option<String> {
+        let place = match credential {
+            CredentialKind::ClaudeOauthToken => CredentialKind::AnthropicKey,
+            other => other,
+        };
+        self.base_urls.get(&place).cloned()
+    }
+
+    /// The same with an agent's program at this place.
+    #[must_use]
+    pub fn with_path(mut self, agent: AgentKind, path: impl Into<String>) -> Self {
+        self.agents.entry(agent).or_default().path = Some(path.into());
+        self
+    }
+
+    /// The same with the API that a key opens at this address.
+    #[must_use]
+    pub fn with_base_url(mut self, credential: CredentialKind, url: impl Into<String>) -> Self {
+        self.base_urls.insert(credential, url.into());
+        self
+    }
+}
+
+fn check_effort(agent: &dyn Agent, effort: Option<&str>) -> Result<(), Invalid> {
+    match effort {
+        Some(effort) if !agent.efforts().contains(&effort) => {
+            let known = agent.efforts().join(", ");
+            Err(Invalid(format!("{} knows no effort {effort:?}; it knows: {known}", agent.name())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a person adds to an agent's command line stands behind what is ours, and must not change its meaning.
+fn check_arguments(agent: &dyn Agent, arguments: &[String]) -> Result<(), Invalid> {
+    let refuse = |why: String| Err(Invalid(format!("the extra arguments of {}: {why}", agent.name())));
+    if arguments.iter().map(String::len).sum::<usize>() > MAX_ARGUMENTS {
+        return refuse("they are longer than a command line may be".to_owned());
+    }
+    if let Some(first) = arguments.first().filter(|first| !first.starts_with('-')) {
+        return refuse(format!("{first:?} would be taken for a message; begin with an option"));
+    }
+    for argument in arguments {
+        let name = argument.split('=').next().unwrap_or_default();
+        // A short option may stand before its value in the same word.
+        let is = |own: &&str| *own == name || (own.len() == 2 && name.starts_with(own) && !name.starts_with("--"));
+        if name == "--" || argument.contains('\0') || agent.own_options().iter().any(|own| is(&own)) {
+            return refuse(format!("{name} is set by CodeCourier itself; leave it out"));
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -102,7 +172,7 @@ mod tests {
     use super::*;
 
     fn with_base_url(url: &str) -> Settings {
-        Settings { anthropic_base_url: Some(url.to_owned()), ..Settings::default() }
+        Settings::default().with_base_url(CredentialKind::AnthropicKey, url)
     }
 
     #[test]
@@ -119,6 +189,39 @@ mod tests {
 
     #[test]
     fn an_empty_field_is_an_unset_one() {
-        assert_eq!(with_base_url("  ").checked().unwrap().anthropic_base_url, None);
+        assert_eq!(with_base_url("  ").checked().unwrap(), Settings::default());
+        assert_eq!(Settings::default().with_path(AgentKind::Claude, " ").checked().unwrap(), Settings::default());
+    }
+
+    fn with_arguments(arguments: &[&str]) -> Result<Settings, Invalid> {
+        let extra_arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let claude = AgentSettings { extra_arguments, ..AgentSettings::default() };
+        Settings { agents: [(AgentKind::Claude, claude)].into(), ..Settings::default() }.checked()
+    }
+
+    #[test]
+    fn extra_arguments_leave_ours_alone() {
+        assert!(with_arguments(&["--add-dir", "/x", "--tools=Bash"]).is_ok());
+        for refused in [
+            &["say hello"][..],
+            &["--output-format=text"],
+            &["--add-dir", "/x", "--resume", "id"],
+            &["-pverbose"],
+            &["--", "x"],
+        ] {
+            let error = with_arguments(refused).unwrap_err().to_string();
+            assert!(error.starts_with("the extra arguments of Claude Code: "), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_effort_is_one_the_agent_knows() {
+        let with = |agent, effort: &str| {
+            let set = AgentSettings { effort: Some(effort.to_owned()), ..AgentSettings::default() };
+            Settings { agents: [(agent, set)].into(), ..Settings::default() }.checked()
+        };
+        assert!(with(AgentKind::Claude, "high").is_ok());
+        assert!(with(AgentKind::Claude, "enormous").unwrap_err().to_string().contains("low, medium, high"));
+        assert!(with(AgentKind::Shell, "low").is_err());
     }
 }

@@ -11,11 +11,14 @@ use tauri::State;
 use super::{error::IpcError, sandboxes::AgentKind};
 
 /// A key a person can store.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, Type)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Type)]
 #[serde(rename_all = "snake_case")]
 pub enum CredentialKind {
     AnthropicKey,
     ClaudeOauthToken,
+    OpenaiKey,
+    OpenrouterKey,
+    CompatibleKey,
     GithubToken,
     GithubEnterpriseToken,
 }
@@ -25,6 +28,9 @@ impl From<CredentialKind> for secrets::CredentialKind {
         match kind {
             CredentialKind::AnthropicKey => Self::AnthropicKey,
             CredentialKind::ClaudeOauthToken => Self::ClaudeOauthToken,
+            CredentialKind::OpenaiKey => Self::OpenaiKey,
+            CredentialKind::OpenrouterKey => Self::OpenrouterKey,
+            CredentialKind::CompatibleKey => Self::CompatibleKey,
             CredentialKind::GithubToken => Self::GithubToken,
             CredentialKind::GithubEnterpriseToken => Self::GithubEnterpriseToken,
         }
@@ -36,6 +42,9 @@ impl From<secrets::CredentialKind> for CredentialKind {
         match kind {
             secrets::CredentialKind::AnthropicKey => Self::AnthropicKey,
             secrets::CredentialKind::ClaudeOauthToken => Self::ClaudeOauthToken,
+            secrets::CredentialKind::OpenaiKey => Self::OpenaiKey,
+            secrets::CredentialKind::OpenrouterKey => Self::OpenrouterKey,
+            secrets::CredentialKind::CompatibleKey => Self::CompatibleKey,
             secrets::CredentialKind::GithubToken => Self::GithubToken,
             secrets::CredentialKind::GithubEnterpriseToken => Self::GithubEnterpriseToken,
         }
@@ -82,6 +91,8 @@ pub struct Agent {
     /// It would have its key itself; else the key stays outside, or none is needed.
     is_key_inside: bool,
     problem: Option<String>,
+    /// How hard its models can be asked to think, from little to much.
+    efforts: Vec<String>,
 }
 
 /// A model an agent offers.
@@ -105,6 +116,7 @@ impl From<AgentInfo> for Agent {
             billed_to: info.billed_to,
             is_key_inside: info.is_key_inside,
             problem: info.problem,
+            efforts: info.agent.efforts().iter().map(|effort| (*effort).to_owned()).collect(),
         }
     }
 }

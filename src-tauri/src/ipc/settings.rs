@@ -7,7 +7,11 @@ use serde::{Deserialize, Serialize};
 use specta::Type;
 use tauri::State;
 
-use super::{error::IpcError, sandboxes::Status};
+use super::{
+    error::IpcError,
+    keys::CredentialKind,
+    sandboxes::{AgentKind, Status},
+};
 
 /// Everything a person can set, apart from keys.
 #[derive(Clone, Debug, Serialize, Deserialize, Type)]
@@ -15,10 +19,36 @@ use super::{error::IpcError, sandboxes::Status};
 pub struct Settings {
     theme: Theme,
     notifications: BTreeMap<Status, bool>,
-    claude_path: Option<String>,
-    anthropic_base_url: Option<String>,
+    /// What is set for single agents.
+    agents: BTreeMap<AgentKind, AgentSettings>,
+    /// Where the API is that a key opens, if not at the key's maker.
+    base_urls: BTreeMap<CredentialKind, String>,
     github_enterprise_host: Option<String>,
     has_seen_close_notice: bool,
+}
+
+/// What a person can set for one agent.
+#[derive(Clone, Debug, Serialize, Deserialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentSettings {
+    /// Where its program is, if the search does not find the right one.
+    path: Option<String>,
+    /// One of the agent's efforts.
+    effort: Option<String>,
+    /// Arguments of every turn, after ours.
+    extra_arguments: Vec<String>,
+}
+
+impl From<settings::AgentSettings> for AgentSettings {
+    fn from(set: settings::AgentSettings) -> Self {
+        Self { path: set.path, effort: set.effort, extra_arguments: set.extra_arguments }
+    }
+}
+
+impl From<AgentSettings> for settings::AgentSettings {
+    fn from(set: AgentSettings) -> Self {
+        Self { path: set.path, effort: set.effort, extra_arguments: set.extra_arguments }
+    }
 }
 
 /// Light or dark, or what the system says.
@@ -40,8 +70,8 @@ impl From<settings::Settings> for Settings {
         Self {
             theme,
             notifications: settings.notifications.into_iter().map(|(status, on)| (Status::from(status), on)).collect(),
-            claude_path: settings.claude_path,
-            anthropic_base_url: settings.anthropic_base_url,
+            agents: settings.agents.into_iter().map(|(agent, set)| (agent.into(), set.into())).collect(),
+            base_urls: settings.base_urls.into_iter().map(|(kind, url)| (kind.into(), url)).collect(),
             github_enterprise_host: settings.github_enterprise_host,
             has_seen_close_notice: settings.has_seen_close_notice,
         }
@@ -62,8 +92,8 @@ impl From<Settings> for settings::Settings {
                 .into_iter()
                 .map(|(status, on)| (model::Status::from(status), on))
                 .collect(),
-            claude_path: settings.claude_path,
-            anthropic_base_url: settings.anthropic_base_url,
+            agents: settings.agents.into_iter().map(|(agent, set)| (agent.into(), set.into())).collect(),
+            base_urls: settings.base_urls.into_iter().map(|(kind, url)| (kind.into(), url)).collect(),
             github_enterprise_host: settings.github_enterprise_host,
             has_seen_close_notice: settings.has_seen_close_notice,
         }

@@ -96,8 +96,8 @@ const ANSWER: &str = r#"echo '{"type":"result","subtype":"success","is_error":fa
 async fn claude(world: &World, turn: &str) -> (std::path::PathBuf, SandboxId) {
     let programs = world.home.path().join("programs");
     install(&programs, 1, turn);
-    let claude_path = Some(programs.join("claude").display().to_string());
-    world.engine.settings_set(Settings { claude_path, ..Settings::default() }).await.unwrap();
+    let settings = Settings::default().with_path(AgentKind::Claude, programs.join("claude").display().to_string());
+    world.engine.settings_set(settings).await.unwrap();
     let key = Secret::new("sk-ant-api03-not-a-key-0123456789");
     world.engine.credential_set(CredentialKind::AnthropicKey, key, true).await.unwrap();
     let project = world.project().await;

@@ -13,8 +13,11 @@ mod plan;
 mod usage;
 mod verdict;
 
-use super::{Agent, Cli, Endpoint, EnvValue, KeyHeader, Launch, Model, Parser, Process, Session};
-use crate::{model::AgentKind, secrets::CredentialKind};
+use super::{Agent, Cli, EnvValue, Launch, Model, Parser, Process, Session};
+use crate::{
+    model::{AgentKind, Usage},
+    secrets::CredentialKind,
+};
 
 /// The registry's entry.
 #[derive(Debug)]
@@ -42,6 +45,42 @@ const ARGUMENTS: [&str; 6] = [
     "--verbose", // Without it the format above is refused.
     "--include-partial-messages",
     "--dangerously-skip-permissions",
+];
+
+/// What else decides what is started, read or kept: ours alone.
+const OWN: [&str; 32] = [
+    "-p",
+    "--print",
+    "--output-format",
+    "--input-format",
+    "--verbose",
+    "--include-partial-messages",
+    "--dangerously-skip-permissions",
+    "--permission-mode",
+    "--model",
+    "--effort",
+    "--session-id",
+    "--resume",
+    "-r",
+    "--continue",
+    "-c",
+    "--fork-session",
+    "--no-session-persistence",
+    "--replay-user-messages",
+    "--bg",
+    "--background",
+    "--cloud",
+    "--desktop",
+    "--teleport",
+    "--remote-control",
+    "--from-pr",
+    "--worktree",
+    "-w",
+    "--tmux",
+    "--version",
+    "-v",
+    "--help",
+    "-h",
 ];
 
 /// Variables of every turn: a sandbox's agent neither changes itself nor talks to anybody but its model.
@@ -74,6 +113,8 @@ impl Agent for Claude {
         None
     }
 
+    /// A subscription's token is more than a key, and so has no endpoint for the gateway: with it the CLI asks about account
+    /// and limits in places of its own.
     fn credentials(&self) -> &'static [CredentialKind] {
         &[CredentialKind::AnthropicKey, CredentialKind::ClaudeOauthToken]
     }
@@ -82,20 +123,17 @@ impl Agent for Claude {
         Some(&CLI)
     }
 
-    /// A subscription's token is more than a key: with it the CLI asks about account and limits in places of its own.
-    fn endpoint(&self, credential: CredentialKind) -> Option<Endpoint> {
-        match credential {
-            CredentialKind::AnthropicKey => {
-                Some(Endpoint { address: "https://api.anthropic.com", header: KeyHeader::XApiKey })
-            }
-            CredentialKind::ClaudeOauthToken | CredentialKind::GithubToken | CredentialKind::GithubEnterpriseToken => {
-                None
-            }
-        }
-    }
-
     fn hosts(&self) -> &'static [&'static str] {
         &["api.anthropic.com"]
+    }
+
+    /// `claude --help`, `--effort`.
+    fn efforts(&self) -> &'static [&'static str] {
+        &["low", "medium", "high", "xhigh", "max"]
+    }
+
+    fn own_options(&self) -> &'static [&'static str] {
+        &OWN
     }
 
     fn launch(&self, launch: &Launch<'_>) -> Process {
@@ -104,6 +142,9 @@ impl Agent for Claude {
         let mut option = |name: &str, value: &str| argv.extend([name.to_owned(), value.to_owned()]);
         if let Some(model) = launch.model {
             option("--model", model);
+        }
+        if let Some(effort) = launch.effort {
+            option("--effort", effort);
         }
         match &launch.session {
             Session::Fresh(id) => option("--session-id", id),
@@ -118,8 +159,8 @@ impl Agent for Claude {
             let name = match kind {
                 CredentialKind::AnthropicKey => Some("ANTHROPIC_API_KEY"),
                 CredentialKind::ClaudeOauthToken => Some("CLAUDE_CODE_OAUTH_TOKEN"),
-                // Whoever asks: these never enter a sandbox.
-                CredentialKind::GithubToken | CredentialKind::GithubEnterpriseToken => None,
+                // Not named above.
+                _ => None,
             };
             env.extend(name.map(|name| (name.to_owned(), value.clone())));
         }
@@ -129,7 +170,7 @@ impl Agent for Claude {
         Process { argv, env, stdin: launch.prompt.as_bytes().to_vec() }
     }
 
-    fn parser(&self) -> Box<dyn Parser> {
+    fn parser(&self, _before: Option<Usage>) -> Box<dyn Parser> {
         Box::<parse::ClaudeParser>::default()
     }
 }
@@ -149,7 +190,8 @@ mod tests {
             session,
             credential: Some((kind, EnvValue::Secret(Secret::new("sk-ant-canary")))),
             base_url: Some("http://127.0.0.1:1/model"),
-            extra_arguments: &["--effort".to_owned(), "high".to_owned()],
+            effort: Some("high"),
+            extra_arguments: &["--add-dir".to_owned(), "/x".to_owned()],
         })
     }
 
@@ -159,7 +201,7 @@ mod tests {
         let process = launch(&prompt, Session::Fresh("id".into()), CredentialKind::AnthropicKey);
         let line = process.argv.join(" ");
         assert!(line.starts_with("/opt/claude -p --output-format stream-json --verbose"), "{line}");
-        assert!(line.ends_with("--model sonnet --session-id id --effort high"), "{line}");
+        assert!(line.ends_with("--model sonnet --effort high --session-id id --add-dir /x"), "{line}");
         assert!(!line.contains("canary") && !line.contains("/me"), "both would be public");
         assert!(!format!("{:?}", process.env).contains("canary"));
         assert_eq!(process.stdin, prompt.as_bytes());

@@ -57,8 +57,12 @@ pub struct Launch<'a> {
     /// What the agent shows its model, and which kind of credential it stands for: a plain token for the gateway, or the
     /// secret itself. For agents that need one.
     pub credential: Option<(CredentialKind, EnvValue)>,
-    /// Where the model's endpoint is, if not at its maker's: the gateway, or the address a person has set.
+    /// Where the model's endpoint is, if not at its maker's: the gateway, or the address a person has set. Agents put the
+    /// API's own path behind it: `/v1/messages` for Anthropic's, `/responses` or `/chat/completions` for OpenAI's, whose
+    /// own address ends in `/v1`.
     pub base_url: Option<&'a str>,
+    /// How hard the model should think, one of the agent's [`efforts`](Agent::efforts); `None`: as the agent likes.
+    pub effort: Option<&'a str>,
     /// Arguments from the settings, validated against those the agent's adapter owns.
     pub extra_arguments: &'a [String],
 }
@@ -81,9 +85,24 @@ pub enum EnvValue {
 /// How a model is asked by somebody who holds the key in the agent's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Where it is, if a person has not said otherwise.
-    pub address: &'static str,
+    /// Where it is, if a person has not said otherwise; `None`: only a person can say.
+    pub address: Option<&'static str>,
     pub header: KeyHeader,
+}
+
+impl Endpoint {
+    /// The endpoint a key opens; `None` for what is no key of a model.
+    pub fn of(credential: CredentialKind) -> Option<Self> {
+        use CredentialKind as K;
+        let (address, header) = match credential {
+            K::AnthropicKey => (Some("https://api.anthropic.com"), KeyHeader::XApiKey),
+            K::OpenaiKey => (Some("https://api.openai.com/v1"), KeyHeader::Bearer),
+            K::OpenrouterKey => (Some("https://openrouter.ai/api/v1"), KeyHeader::Bearer),
+            K::CompatibleKey => (None, KeyHeader::Bearer),
+            K::ClaudeOauthToken | K::GithubToken | K::GithubEnterpriseToken => return None,
+        };
+        Some(Self { address, header })
+    }
 }
 
 /// Where an API expects its key.
@@ -115,6 +134,8 @@ pub struct Outcome {
     pub session_id: Option<String>,
     /// The turn's own consumption; `None` where the agent died before it reported.
     pub usage: Option<Usage>,
+    /// What the whole session has consumed, where that is what the agent counts: what the next turn's parser counts from.
+    pub session_usage: Option<Usage>,
 }
 
 /// Why a turn failed.
@@ -155,16 +176,32 @@ pub trait Agent: Send + Sync + fmt::Debug {
     fn default_model(&self) -> Option<&'static str>;
     /// Credentials it can work with, the preferred one first; empty: it needs none.
     fn credentials(&self) -> &'static [CredentialKind];
+    /// Those of them that open this model, the preferred one first. An agent that knows several makers tells them apart by
+    /// the model's name.
+    fn credentials_for(&self, _model: Option<&str>) -> &'static [CredentialKind] {
+        self.credentials()
+    }
     /// `None`: nothing to install.
     fn cli(&self) -> Option<&'static Cli>;
     /// The endpoint this credential opens, where it can be opened for the agent by the gateway: the agent then gets a
     /// token and the gateway's address. `None`: the agent must have the credential itself ("key inside").
-    fn endpoint(&self, credential: CredentialKind) -> Option<Endpoint>;
+    fn endpoint(&self, credential: CredentialKind) -> Option<Endpoint> {
+        self.credentials().contains(&credential).then(|| Endpoint::of(credential)).flatten()
+    }
     /// Hosts its model endpoint lives at when no base URL is set: what must be reachable for an agent that has its key
     /// itself.
     fn hosts(&self) -> &'static [&'static str];
+    /// How hard its models can be asked to think, from little to much; empty: that cannot be said.
+    fn efforts(&self) -> &'static [&'static str] {
+        &[]
+    }
+    /// Options of its command line that are ours to give: a person's extra arguments may not name them.
+    fn own_options(&self) -> &'static [&'static str] {
+        &[]
+    }
     fn launch(&self, launch: &Launch<'_>) -> Process;
-    fn parser(&self) -> Box<dyn Parser>;
+    /// Reads one turn. `before`: what the session had consumed before it, for an agent that counts over the session.
+    fn parser(&self, before: Option<Usage>) -> Box<dyn Parser>;
 }
 
 /// Every agent there is, in the order in which they are offered.

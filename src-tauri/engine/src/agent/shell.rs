@@ -1,6 +1,6 @@
 //! Shell: an agent without a model. Each message is a script, its output the answer.
 
-use super::{Agent, Cli, Endpoint, Exit, Failure, Launch, Model, Outcome, Parser, Process, failure};
+use super::{Agent, Cli, Exit, Failure, Launch, Model, Outcome, Parser, Process, failure};
 use crate::{
     model::{AgentKind, Delta, Item, Stream, Timestamp, Usage},
     secrets::CredentialKind,
@@ -41,10 +41,6 @@ impl Agent for Shell {
         None
     }
 
-    fn endpoint(&self, _credential: CredentialKind) -> Option<Endpoint> {
-        None
-    }
-
     fn hosts(&self) -> &'static [&'static str] {
         &[]
     }
@@ -61,7 +57,7 @@ impl Agent for Shell {
         }
     }
 
-    fn parser(&self) -> Box<dyn Parser> {
+    fn parser(&self, _before: Option<Usage>) -> Box<dyn Parser> {
         Box::new(ShellParser::default())
     }
 }
@@ -107,6 +103,6 @@ impl Parser for ShellParser {
             let item = Item::Error { error: *kind, message: message.clone(), retry_at: None };
             self.items.add(item, deltas);
         }
-        Outcome { error, session_id: None, usage: None }
+        Outcome { error, session_id: None, usage: None, session_usage: None }
     }
 }

@@ -51,7 +51,7 @@ impl Engine {
             checks.extend(self.program(*agent, &settings).await);
         }
         for agent in agent::agents().iter().filter(|agent| !agent.credentials().is_empty()) {
-            checks.push(self.key(*agent).await);
+            checks.push(self.key(*agent, &settings).await);
         }
         checks.push(self.data_folder());
         Ok(Report { checks, ran_at: self.around.clock.now() })
@@ -136,8 +136,8 @@ impl Engine {
         })
     }
 
-    async fn key(&self, agent: &'static dyn Agent) -> Check {
-        let credential = self.around.host.credential_for(agent).await;
+    async fn key(&self, agent: &'static dyn Agent, settings: &Settings) -> Check {
+        let credential = self.around.host.credential_for(agent, agent.default_model(), settings).await;
         Check {
             id: "key",
             name: format!("Key of {}", agent.name()),
@@ -147,7 +147,7 @@ impl Engine {
                 Ok(None) => "none needed".to_owned(),
                 Err(error) => error.message.clone(),
             },
-            looked_for: agent.credentials().iter().map(|kind| super::keys::name(*kind).to_owned()).collect(),
+            looked_for: agent.credentials().iter().map(|kind| kind.name().to_owned()).collect(),
             remedy: credential.err().map(|error| error.remedy),
         }
     }

@@ -53,7 +53,7 @@ impl Engine {
         let used_by = agent::agents().iter().filter(|agent| agent.credentials().contains(&kind));
         CredentialInfo {
             kind,
-            name: name(kind),
+            name: kind.name(),
             is_session_only: stored.as_ref().is_some_and(|stored| stored.is_session_only),
             last_four: stored.map(|stored| stored.secret.last_four()),
             used_by: used_by.map(|agent| agent.kind()).collect(),
@@ -96,7 +96,7 @@ impl Engine {
         let mut list = Vec::new();
         for agent in agent::agents() {
             let cli = self.around.host.find_cli(*agent, &settings).await;
-            let credential = self.around.host.credential_for(*agent).await;
+            let credential = self.around.host.credential_for(*agent, agent.default_model(), &settings).await;
             let problem = cli.as_ref().err().or(credential.as_ref().err());
             let inside = |kind| provider.as_ref().is_some_and(|local| is_key_inside(*agent, kind, local.as_ref()));
             list.push(AgentInfo {
@@ -109,15 +109,5 @@ impl Engine {
             });
         }
         Ok(list)
-    }
-}
-
-/// What a person calls a key.
-pub(super) fn name(kind: CredentialKind) -> &'static str {
-    match kind {
-        CredentialKind::AnthropicKey => "Anthropic key",
-        CredentialKind::ClaudeOauthToken => "Claude subscription token",
-        CredentialKind::GithubToken => "GitHub token",
-        CredentialKind::GithubEnterpriseToken => "GitHub Enterprise token",
     }
 }

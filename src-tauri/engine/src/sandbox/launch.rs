@@ -14,7 +14,7 @@ use crate::{
     model::TurnId,
     provider::{Gateway, Provider, TurnSpec},
     secrets::{CredentialKind, Secret},
-    settings::Settings,
+    settings::{AgentSettings, Settings},
     store::{self, SandboxError, SandboxRow},
 };
 
@@ -31,18 +31,32 @@ pub(crate) struct Preparation {
     pub base_url: Option<String>,
     /// "Anthropic key, …x7Qd".
     pub billed_to: Option<String>,
+    /// What the settings say of this agent.
+    pub set: AgentSettings,
 }
 
 /// Finds the agent's program and key.
 ///
 /// # Errors
 /// `missing_cli` or `missing_key`, with what to do about it.
-pub(crate) async fn prepare(around: &Surroundings, agent: &'static dyn Agent) -> Result<Preparation, SandboxError> {
+pub(crate) async fn prepare(
+    around: &Surroundings,
+    agent: &'static dyn Agent,
+    model: Option<&str>,
+) -> Result<Preparation, SandboxError> {
     let settings = Settings::load(&around.store).await.map_err(|error| internal(&error))?;
     let cli = around.host.find_cli(agent, &settings).await?;
-    let credential = around.host.credential_for(agent).await?;
+    let credential = around.host.credential_for(agent, model, &settings).await?;
     let known = around.host.secrets_of(agent).await;
-    let base_url = settings.base_url_for(agent.kind());
+    let kind = credential.as_ref().map(|(kind, _)| *kind);
+    let base_url = kind.and_then(|kind| settings.base_url_of(kind));
+    if let (Some(Endpoint { address: None, .. }), None) = (kind.and_then(|kind| agent.endpoint(kind)), &base_url) {
+        return Err(SandboxError {
+            kind: "model_address".to_owned(),
+            message: "there is a key for a model server, but no address of one".to_owned(),
+            remedy: "Set the address in Settings, then try again.".to_owned(),
+        });
+    }
     if let Some(Err(error)) = base_url.as_ref().map(|url| url.parse::<Upstream>()) {
         return Err(SandboxError {
             kind: "model_address".to_owned(),
@@ -59,6 +73,7 @@ pub(crate) async fn prepare(around: &Surroundings, agent: &'static dyn Agent) ->
         known,
         base_url,
         billed_to,
+        set: settings.agents.get(&agent.kind()).cloned().unwrap_or_default(),
     })
 }
 
@@ -70,10 +85,9 @@ pub(crate) fn is_key_inside(agent: &dyn Agent, kind: CredentialKind, provider: &
 /// Who pays: the name of the key and its last four characters.
 pub(crate) fn billed_to(kind: CredentialKind, secret: &Secret) -> String {
     let name = match kind {
-        CredentialKind::AnthropicKey => "Anthropic key",
         CredentialKind::ClaudeOauthToken => "Claude subscription",
-        // No agent names them, and nobody is billed by them.
-        CredentialKind::GithubToken | CredentialKind::GithubEnterpriseToken => "GitHub",
+        CredentialKind::CompatibleKey => "Own model server",
+        other => other.name(),
     };
     format!("{name}, …{}", secret.last_four())
 }
@@ -109,7 +123,8 @@ impl Preparation {
             session,
             credential: self.credential.as_ref().map(|(kind, _)| *kind).zip(shown),
             base_url,
-            extra_arguments: &[],
+            effort: self.set.effort.as_deref(),
+            extra_arguments: &self.set.extra_arguments,
         });
         TurnSpec { turn, process, redact: self.secrets(), gateway }
     }
@@ -118,7 +133,7 @@ impl Preparation {
     fn gateway(&self, agent: &dyn Agent) -> Option<Gateway> {
         let (kind, key) = self.credential.as_ref()?;
         let Endpoint { address, header } = agent.endpoint(*kind)?;
-        let upstream = self.base_url.clone().unwrap_or_else(|| address.to_owned());
+        let upstream = self.base_url.clone().or_else(|| address.map(str::to_owned))?;
         // Its name says to whoever finds it what it is: random, and worth nothing outside.
         let token = format!("sandbox-token-{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
         Some(Gateway { upstream, header, key: key.clone(), token })

@@ -47,7 +47,7 @@ pub(super) async fn provision(
     };
 
     step(1, "finding the agent").await;
-    let preparation = unless(&stopped, prepare(&around, agent)).await?;
+    let preparation = unless(&stopped, prepare(&around, agent, row.model.as_deref())).await?;
 
     step(2, "cloning repository").await;
     let directory = around.directory(row.id);
@@ -99,7 +99,8 @@ pub(super) async fn revive(
 ) -> Result<ProviderId, SandboxError> {
     let settings = Settings::load(&around.store).await.map_err(|error| launch::internal(&error))?;
     let cli = unless(stopped, around.host.find_cli(agent, &settings)).await?;
-    let base_url = settings.base_url_for(agent.kind());
+    let opened_by = agent.credentials_for(row.model.as_deref());
+    let base_url = opened_by.iter().find_map(|kind| settings.base_url_of(*kind));
     let needed = Needed { read_only: cli.read_only, base_url, is_key_inside: row.is_key_inside };
     let left = match (row.expires_at, row.remaining) {
         (Some(at), _) => at.since(around.clock.now()),

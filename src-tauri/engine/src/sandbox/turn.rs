@@ -231,7 +231,8 @@ impl Actor {
                     // The keeper has the secrets of this turn; here they are needed for assembled text only.
                     around.host.secrets_of(agent).await
                 } else if joining != Joining::OnlyFollow && !turn.is_interrupted {
-                    let prepared = prepare(&around, agent).await.map_err(|error| cannot_launch(&error))?;
+                    let prepared =
+                        prepare(&around, agent, row.model.as_deref()).await.map_err(|error| cannot_launch(&error))?;
                     let session = match (&turn.session_before, turn.number) {
                         (Some(session), _) => Session::Resume(session.clone()),
                         (None, 1) => Session::Fresh(turn.id.to_string()),
@@ -271,7 +272,9 @@ impl Actor {
         let turn = turn.clone();
         match start.result {
             Ok(started) => {
-                let (now, parser) = (self.around.clock.now(), self.agent.parser());
+                let (now, earlier) = (self.around.clock.now(), turn.clone());
+                let before = self.around.store.read(move |c| turns::session_usage_before(c, &earlier)).await?;
+                let parser = self.agent.parser(before);
                 let opened = Ingest::open(&self.around.store, turn.clone(), parser, started.redactor, now).await;
                 let ingest = match opened {
                     // What is stored of this turn will not be readable the next time either.
@@ -388,7 +391,7 @@ impl Actor {
 
     /// Ends a turn of which nothing could be read.
     async fn end_unread(&mut self, turn: TurnRow, failure: Failure) -> Result<(), store::Error> {
-        let outcome = Outcome { error: Some(failure), session_id: None, usage: None };
+        let outcome = Outcome { error: Some(failure), session_id: None, usage: None, session_usage: None };
         self.end_turn(turn, Exit::Unknown, outcome, Words::Owed).await
     }
 
@@ -434,6 +437,7 @@ impl Actor {
                     exit,
                     error: error.map(|failure| (failure.kind, failure.message.clone())),
                     agent_session: outcome.session_id.clone(),
+                    session_usage: outcome.session_usage,
                     is_usage_complete: is_script || (outcome.usage.is_some() && error.is_none()),
                     usage: outcome.usage,
                     at: now,

@@ -21,11 +21,35 @@ use crate::model::word;
 word! {
     /// A secret a person can store.
     ///
+    /// The compatible key is the one of a model server that speaks OpenAI's API, at the address of the settings; such a
+    /// server on the own machine may need none.
+    ///
     /// The GitHub tokens are the app's own, for pushing and for pull requests: no agent names them, and none ever enters a
     /// sandbox. The first is for github.com alone, the second for the GitHub Enterprise host of the settings.
     CredentialKind {
-        AnthropicKey = "anthropic_key", ClaudeOauthToken = "claude_oauth_token",
+        AnthropicKey = "anthropic_key", ClaudeOauthToken = "claude_oauth_token", OpenaiKey = "openai_key",
+        OpenrouterKey = "openrouter_key", CompatibleKey = "compatible_key",
         GithubToken = "github_token", GithubEnterpriseToken = "github_enterprise_token",
+    }
+}
+
+impl CredentialKind {
+    /// What a person calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AnthropicKey => "Anthropic key",
+            Self::ClaudeOauthToken => "Claude subscription token",
+            Self::OpenaiKey => "OpenAI key",
+            Self::OpenrouterKey => "OpenRouter key",
+            Self::CompatibleKey => "OpenAI-compatible key",
+            Self::GithubToken => "GitHub token",
+            Self::GithubEnterpriseToken => "GitHub Enterprise token",
+        }
+    }
+
+    /// Whether it opens a forge, and no model.
+    pub fn is_of_forge(self) -> bool {
+        matches!(self, Self::GithubToken | Self::GithubEnterpriseToken)
     }
 }
 

@@ -22,15 +22,15 @@ pub enum Malformed {
     TooShort,
     #[error("it does not begin with {0}")]
     Prefix(&'static str),
-    #[error("this is an {}: it belongs into that field", name(*.0))]
+    #[error("it looks like another one, {}: it belongs into that field", .0.name())]
     OtherKind(CredentialKind),
 }
 
 impl CredentialKind {
     /// The secret of this kind that `text` is, blanks around it removed.
     ///
-    /// Anthropic's keys begin with `sk-ant-`, a subscription's tokens (`claude setup-token`) with `sk-ant-oat`, GitHub's
-    /// with one of [`GITHUB`]; its old ones are 40 hexadecimal digits.
+    /// Anthropic's keys begin with `sk-ant-`, a subscription's tokens (`claude setup-token`) with `sk-ant-oat`, OpenRouter's
+    /// keys with `sk-or-`, OpenAI's with `sk-` alone, GitHub's with one of [`GITHUB`]; its old ones are 40 hexadecimal digits.
     pub fn check(self, text: &str) -> Result<Secret, Malformed> {
         let text = text.trim();
         if text.is_empty() {
@@ -42,30 +42,45 @@ impl CredentialKind {
         if !text.chars().all(|c| c.is_ascii_graphic()) {
             return Err(Malformed::Character);
         }
-        let is_token = text.starts_with("sk-ant-oat");
-        match self {
-            Self::AnthropicKey if is_token => return Err(Malformed::OtherKind(Self::ClaudeOauthToken)),
-            Self::AnthropicKey if !text.starts_with("sk-ant-") => return Err(Malformed::Prefix("sk-ant-")),
-            Self::ClaudeOauthToken if !is_token && text.starts_with("sk-ant-") => {
-                return Err(Malformed::OtherKind(Self::AnthropicKey));
-            }
-            Self::ClaudeOauthToken if !is_token => return Err(Malformed::Prefix("sk-ant-oat")),
-            Self::GithubToken | Self::GithubEnterpriseToken if is_token => {
-                return Err(Malformed::OtherKind(Self::ClaudeOauthToken));
-            }
-            Self::GithubToken | Self::GithubEnterpriseToken if text.starts_with("sk-ant-") => {
-                return Err(Malformed::OtherKind(Self::AnthropicKey));
-            }
-            Self::GithubToken | Self::GithubEnterpriseToken if !is_github(text) => {
-                return Err(Malformed::Prefix("ghp_ or github_pat_"));
-            }
-            _ => {}
+        if self == Self::CompatibleKey {
+            return Ok(Secret::new(text)); // Whoever runs a server of their own gives it the keys they like.
+        }
+        match looks_like(text) {
+            Some(kind) if kind == self || (kind.is_of_forge() && self.is_of_forge()) => {}
+            Some(other) => return Err(Malformed::OtherKind(other)),
+            None => return Err(Malformed::Prefix(self.prefix())),
         }
         if text.len() < SHORTEST {
             return Err(Malformed::TooShort);
         }
         Ok(Secret::new(text))
     }
+
+    /// How it begins, in words.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::AnthropicKey => "sk-ant-",
+            Self::ClaudeOauthToken => "sk-ant-oat",
+            Self::OpenaiKey | Self::CompatibleKey => "sk-",
+            Self::OpenrouterKey => "sk-or-",
+            Self::GithubToken | Self::GithubEnterpriseToken => "ghp_ or github_pat_",
+        }
+    }
+}
+
+/// Whose key a text is, by how it begins.
+fn looks_like(text: &str) -> Option<CredentialKind> {
+    use CredentialKind as K;
+    const BEGINNINGS: [(&str, K); 4] = [
+        ("sk-ant-oat", K::ClaudeOauthToken),
+        ("sk-ant-", K::AnthropicKey),
+        ("sk-or-", K::OpenrouterKey),
+        ("sk-", K::OpenaiKey),
+    ];
+    if is_github(text) {
+        return Some(K::GithubToken);
+    }
+    BEGINNINGS.iter().find(|(beginning, _)| text.starts_with(beginning)).map(|(_, kind)| *kind)
 }
 
 /// Whether a word looks like a key or token of the usual makers, known to us or not: such a word is never published.
@@ -86,15 +101,6 @@ pub(crate) fn looks_secret(word: &str) -> bool {
 fn is_github(text: &str) -> bool {
     let is_old = text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_old || GITHUB.iter().any(|prefix| text.starts_with(prefix))
-}
-
-fn name(kind: CredentialKind) -> &'static str {
-    match kind {
-        CredentialKind::GithubToken => "GitHub token",
-        CredentialKind::GithubEnterpriseToken => "GitHub Enterprise token",
-        CredentialKind::AnthropicKey => "Anthropic API key",
-        CredentialKind::ClaudeOauthToken => "OAuth token of a Claude subscription",
-    }
 }
 
 #[cfg(test)]
@@ -125,7 +131,9 @@ mod tests {
 
     #[test]
     fn mistakes_of_copying_are_named() {
-        use CredentialKind::{AnthropicKey, ClaudeOauthToken, GithubEnterpriseToken, GithubToken};
+        use CredentialKind::{
+            AnthropicKey, ClaudeOauthToken, CompatibleKey, GithubEnterpriseToken, GithubToken, OpenaiKey, OpenrouterKey,
+        };
         let (key, token) = ("sk-ant-api03-0123456789", "sk-ant-oat01-0123456789");
         for (kind, text, mistake) in [
             (AnthropicKey, " \n", Malformed::Empty),
@@ -133,7 +141,12 @@ mod tests {
             (AnthropicKey, "sk-ant-api03-012345\u{200b}6789", Malformed::Character),
             (AnthropicKey, "sk-ant-api03\0-0123456789", Malformed::Character),
             (AnthropicKey, "sk-ant-", Malformed::TooShort),
-            (AnthropicKey, "sk-proj-0123456789012345", Malformed::Prefix("sk-ant-")),
+            (AnthropicKey, "sk-proj-0123456789012345", Malformed::OtherKind(OpenaiKey)),
+            (AnthropicKey, "proj-0123456789012345", Malformed::Prefix("sk-ant-")),
+            (OpenaiKey, key, Malformed::OtherKind(AnthropicKey)),
+            (OpenaiKey, "sk-or-v1-0123456789012345", Malformed::OtherKind(OpenrouterKey)),
+            (OpenrouterKey, "sk-proj-0123456789012345", Malformed::OtherKind(OpenaiKey)),
+            (CompatibleKey, " ", Malformed::Empty),
             (AnthropicKey, token, Malformed::OtherKind(ClaudeOauthToken)),
             (ClaudeOauthToken, key, Malformed::OtherKind(AnthropicKey)),
             (ClaudeOauthToken, "0123456789012345678901234", Malformed::Prefix("sk-ant-oat")),
@@ -159,6 +172,8 @@ mod tests {
             }
         }
         let words = Malformed::OtherKind(ClaudeOauthToken).to_string();
-        assert_eq!(words, "this is an OAuth token of a Claude subscription: it belongs into that field");
+        assert_eq!(words, "it looks like another one, Claude subscription token: it belongs into that field");
+        assert_eq!(CompatibleKey.check("ollama").unwrap().expose(), "ollama");
+        assert_eq!(OpenaiKey.check("sk-proj-0123456789012345").unwrap().expose(), "sk-proj-0123456789012345");
     }
 }

@@ -12,6 +12,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/0003_list_index.sql"),
     include_str!("../../migrations/0004_work.sql"),
     include_str!("../../migrations/0005_trash.sql"),
+    include_str!("../../migrations/0006_agents.sql"),
 ];
 
 pub(super) fn run(connection: &mut Connection, path: &Path) -> Result<(), Error> {

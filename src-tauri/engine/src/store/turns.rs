@@ -40,6 +40,8 @@ pub struct TurnEnd {
     pub agent_session: Option<String>,
     pub usage: Option<Usage>,
     pub is_usage_complete: bool,
+    /// What the agent said its whole session had consumed.
+    pub session_usage: Option<Usage>,
     pub at: Timestamp,
 }
 
@@ -129,7 +131,7 @@ pub fn finish(tx: &Tx<'_>, id: TurnId, end: &TurnEnd) -> Result<bool, Error> {
     let changed = tx.execute(
         "UPDATE turns SET exit_code = :code, exit_signal = :signal, error_kind = :kind, error_message = :message,
             agent_session = :session, input_tokens = :input, output_tokens = :output, cache_write_tokens = :write,
-            cache_read_tokens = :read, is_usage_complete = :complete, ended_at = :at
+            cache_read_tokens = :read, is_usage_complete = :complete, session_usage = :session_usage, ended_at = :at
          WHERE id = :id AND ended_at IS NULL",
         named_params! {
             ":id": id.to_string(), ":code": code, ":signal": signal,
@@ -139,9 +141,27 @@ pub fn finish(tx: &Tx<'_>, id: TurnId, end: &TurnEnd) -> Result<bool, Error> {
             ":input": tokens(|usage| usage.input), ":output": tokens(|usage| usage.output),
             ":write": tokens(|usage| usage.cache_write), ":read": tokens(|usage| usage.cache_read),
             ":complete": end.is_usage_complete, ":at": end.at.millis(),
+            ":session_usage": end.session_usage.as_ref().and_then(|usage| serde_json::to_string(usage).ok()),
         },
     )?;
     Ok(changed == 1)
+}
+
+/// What a turn's session had consumed before it, where its agent said so.
+pub fn session_usage_before(connection: &Connection, turn: &TurnRow) -> Result<Option<Usage>, Error> {
+    let stored = connection
+        .prepare_cached(
+            "SELECT session_usage FROM turns WHERE sandbox = :sandbox AND number < :number
+                AND agent_session = :session AND session_usage IS NOT NULL ORDER BY number DESC LIMIT 1",
+        )?
+        .query_row(
+            named_params! {
+                ":sandbox": turn.sandbox.to_string(), ":number": turn.number, ":session": turn.session_before,
+            },
+            |row| row.get::<_, String>(0),
+        )
+        .optional()?;
+    Ok(stored.and_then(|json| serde_json::from_str(&json).ok()))
 }
 
 /// What a sandbox's turns consumed, and whether some of it is missing.

@@ -190,8 +190,8 @@ impl Script<'_> {
                 fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).unwrap();
                 fs::rename(&draft, &program).unwrap();
             }
-            let claude_path = Some(program.display().to_string());
-            self.engine.settings_set(Settings { claude_path, ..Settings::default() }).await.unwrap();
+            let settings = Settings::default().with_path(AgentKind::Claude, program.display().to_string());
+            self.engine.settings_set(settings).await.unwrap();
         }
         let project = self.engine.project_add(source, None).await.unwrap().id;
         let query = Query { limit: 10, ..Query::default() };

@@ -127,9 +127,21 @@ export type Agent = {
 	/**  It would have its key itself; else the key stays outside, or none is needed. */
 	isKeyInside: boolean,
 	problem: string | null,
+	/**  How hard its models can be asked to think, from little to much. */
+	efforts: string[],
 };
 
 export type AgentKind = "shell" | "claude" | "codex" | "opencode" | "pi";
+
+/**  What a person can set for one agent. */
+export type AgentSettings = {
+	/**  Where its program is, if the search does not find the right one. */
+	path: string | null,
+	/**  One of the agent's efforts. */
+	effort: string | null,
+	/**  Arguments of every turn, after ours. */
+	extraArguments: string[],
+};
 
 /**  What this build is, and where its data is. */
 export type AppInfo = {
@@ -204,7 +216,7 @@ export type Credential = {
 };
 
 /**  A key a person can store. */
-export type CredentialKind = "anthropic_key" | "claude_oauth_token" | "github_token" | "github_enterprise_token";
+export type CredentialKind = "anthropic_key" | "claude_oauth_token" | "openai_key" | "openrouter_key" | "compatible_key" | "github_token" | "github_enterprise_token";
 
 /**  What is said when work is delivered; null: as it would be by itself. */
 export type DeliverOptions = {
@@ -589,8 +601,10 @@ export type SendHow = "queue" | "interrupt";
 export type Settings = {
 	theme: Theme,
 	notifications: Partial<{ [key in Status]: boolean }>,
-	claudePath: string | null,
-	anthropicBaseUrl: string | null,
+	/**  What is set for single agents. */
+	agents: Partial<{ [key in AgentKind]: AgentSettings }>,
+	/**  Where the API is that a key opens, if not at the key's maker. */
+	baseUrls: Partial<{ [key in CredentialKind]: string }>,
 	githubEnterpriseHost: string | null,
 	hasSeenCloseNotice: boolean,
 };

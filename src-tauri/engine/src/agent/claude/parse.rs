@@ -92,7 +92,7 @@ impl Parser for ClaudeParser {
             turn.items.add(item, deltas);
         }
         turn.doing = None;
-        Outcome { error, session_id: turn.session.clone(), usage: turn.tally.total() }
+        Outcome { error, session_id: turn.session.clone(), usage: turn.tally.total(), session_usage: None }
     }
 }
 

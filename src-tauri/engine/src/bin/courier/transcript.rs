@@ -64,7 +64,7 @@ struct Summary<'a> {
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<(), Error> {
     let agent = find(&arguments.agent)?;
-    let mut parser = agent.parser();
+    let mut parser = agent.parser(None);
     let mut items = Vec::new();
     // Only durations and waiting times are counted from here, where the agent prints no times of its own.
     let at = feed(&mut *parser, Stream::Out, &arguments.file, &mut items)?;
