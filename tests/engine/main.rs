@@ -14,6 +14,8 @@ mod canary;
 #[cfg(target_os = "linux")]
 mod checkpoints;
 #[cfg(test)]
+mod continuing;
+#[cfg(test)]
 #[cfg(target_os = "linux")]
 mod courier;
 #[cfg(test)]

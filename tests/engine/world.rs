@@ -1,11 +1,18 @@
 //! An engine over sandboxes in memory, with its own data folder.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use courier_engine::{
     engine::{Config, Engine, NewSandbox},
     host::{Host, Person},
-    model::{AgentKind, Item, ProjectId, SandboxId, SystemClock, TurnId},
+    model::{AgentKind, Clock, Item, ProjectId, SandboxId, SystemClock, Timestamp, TurnId},
     provider::{Provider, local::Local},
     secrets::SessionOnly,
     store::SandboxRow,
@@ -162,5 +169,31 @@ pub async fn until(engine: &Engine, id: SandboxId, wanted: impl Fn(&SandboxRow) 
     match tokio::time::timeout(PATIENCE, waiting).await {
         Ok(row) => row,
         Err(_) => panic!("still {:?}", engine.sandbox_get(id).await.unwrap()),
+    }
+}
+
+/// Asks again and again until there is an answer.
+pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "waited in vain for {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A clock whose steady half is moved by hand.
+#[derive(Debug, Default)]
+pub struct Moved(pub AtomicU64);
+
+impl Clock for Moved {
+    fn now(&self) -> Timestamp {
+        SystemClock.now() + Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
+
+    fn steady(&self) -> Duration {
+        SystemClock.steady() + Duration::from_millis(self.0.load(Ordering::Relaxed))
     }
 }

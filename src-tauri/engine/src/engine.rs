@@ -23,6 +23,7 @@ use crate::{
     work::{self as git, Source},
 };
 
+mod continuing;
 mod doctor;
 mod error;
 mod jobs;

@@ -31,6 +31,8 @@ pub struct Settings {
     pub base_urls: BTreeMap<CredentialKind, String>,
     /// The GitHub Enterprise host, if there is one: `github.example.org`.
     pub github_enterprise_host: Option<String>,
+    /// After how many minutes without output a working agent is said to be quiet.
+    pub quiet_after_minutes: u32,
     pub has_seen_close_notice: bool,
 }
 
@@ -54,6 +56,7 @@ impl Default for Settings {
             agents: BTreeMap::new(),
             base_urls: BTreeMap::new(),
             github_enterprise_host: None,
+            quiet_after_minutes: 5,
             has_seen_close_notice: false,
         }
     }
@@ -96,6 +99,9 @@ impl Settings {
         self.github_enterprise_host = blank(self.github_enterprise_host);
         if let Some(Err(error)) = self.github_enterprise_host.as_ref().map(|host| host.parse::<Host>()) {
             return Err(Invalid(format!("the GitHub Enterprise host: {error}")));
+        }
+        if !(1..=24 * 60).contains(&self.quiet_after_minutes) {
+            return Err(Invalid("an agent is quiet after 1 minute at least, and after a day at most".to_owned()));
         }
         if !["system", "light", "dark"].contains(&self.theme.as_str()) {
             return Err(Invalid(format!("there is no theme {:?}", self.theme)));

@@ -42,6 +42,7 @@ pub fn surface<R: tauri::Runtime>() -> Builder<R> {
             sandboxes::sandbox_resume,
             sandboxes::sandbox_stop,
             sandboxes::sandbox_extend,
+            sandboxes::sandbox_continue_at,
             sandboxes::message_edit,
             sandboxes::message_cancel,
             work::sandbox_checkpoints,

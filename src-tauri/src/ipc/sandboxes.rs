@@ -82,6 +82,10 @@ pub struct Sandbox {
     model: Option<String>,
     provider: ProviderKind,
     is_working: bool,
+    /// For how many minutes the working agent has printed nothing, where that is worth saying.
+    quiet_minutes: Option<u32>,
+    /// When the agent goes on by itself, since a limit ends then.
+    continue_at: Option<i64>,
     queued: u32,
     created_at: i64,
     started_at: Option<i64>,
@@ -129,6 +133,8 @@ impl Sandbox {
             model: row.model,
             provider: row.provider.into(),
             is_working: row.is_working,
+            quiet_minutes: row.quiet_minutes,
+            continue_at: row.continue_at.filter(|_| row.lifecycle.status.is_live()).map(millis),
             queued: row.queued,
             created_at: millis(row.created_at),
             started_at: row.started_at.map(millis),
@@ -490,6 +496,13 @@ pub async fn sandbox_stop(engine: State<'_, Engine>, id: String) -> Result<(), I
 pub async fn sandbox_extend(engine: State<'_, Engine>, id: String, minutes: f64) -> Result<(), IpcError> {
     let by = Duration::try_from_secs_f64(minutes * 60.0).map_err(|_| IpcError::invalid("that is not a time"))?;
     Ok(engine.sandbox_extend(self::id(&id)?, by).await?)
+}
+
+/// Lets the agent go on at this moment (Unix milliseconds); null takes that back.
+#[tauri::command]
+#[specta::specta]
+pub async fn sandbox_continue_at(engine: State<'_, Engine>, id: String, at: Option<i64>) -> Result<(), IpcError> {
+    Ok(engine.sandbox_continue_at(self::id(&id)?, at.map(model::Timestamp::from_millis)).await?)
 }
 
 /// Changes a message that still waits.

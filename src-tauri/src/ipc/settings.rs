@@ -24,6 +24,8 @@ pub struct Settings {
     /// Where the API is that a key opens, if not at the key's maker.
     base_urls: BTreeMap<CredentialKind, String>,
     github_enterprise_host: Option<String>,
+    /// After how many minutes without output a working agent is said to be quiet.
+    quiet_after_minutes: u32,
     has_seen_close_notice: bool,
 }
 
@@ -73,6 +75,7 @@ impl From<settings::Settings> for Settings {
             agents: settings.agents.into_iter().map(|(agent, set)| (agent.into(), set.into())).collect(),
             base_urls: settings.base_urls.into_iter().map(|(kind, url)| (kind.into(), url)).collect(),
             github_enterprise_host: settings.github_enterprise_host,
+            quiet_after_minutes: settings.quiet_after_minutes,
             has_seen_close_notice: settings.has_seen_close_notice,
         }
     }
@@ -95,6 +98,7 @@ impl From<Settings> for settings::Settings {
             agents: settings.agents.into_iter().map(|(agent, set)| (agent.into(), set.into())).collect(),
             base_urls: settings.base_urls.into_iter().map(|(kind, url)| (kind.into(), url)).collect(),
             github_enterprise_host: settings.github_enterprise_host,
+            quiet_after_minutes: settings.quiet_after_minutes,
             has_seen_close_notice: settings.has_seen_close_notice,
         }
     }

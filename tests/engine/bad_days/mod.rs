@@ -9,8 +9,6 @@ mod killed;
 mod output;
 mod two;
 
-use std::time::Duration;
-
 use courier_engine::{
     engine::{Code, Engine, Error, NewSandbox},
     model::{Activity, AgentKind, Item, SandboxId, Status},
@@ -18,7 +16,7 @@ use courier_engine::{
 };
 use courier_test_support::processes;
 
-use crate::world::World;
+use crate::world::{World, eventually};
 
 /// Whether a sandbox has settled on a status.
 fn is(status: Status) -> impl Fn(&SandboxRow) -> bool {
@@ -39,18 +37,6 @@ async fn printed_by(world: &World, id: SandboxId, printed: &str) {
         String::from_utf8_lossy(&log).contains(printed).then_some(())
     })
     .await;
-}
-
-/// Asks again and again until there is an answer.
-async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-    loop {
-        if let Some(answer) = ask().await {
-            return answer;
-        }
-        assert!(tokio::time::Instant::now() < deadline, "waited in vain for {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
 }
 
 /// The error of a request has this code, and says what to do.

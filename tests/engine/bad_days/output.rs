@@ -1,21 +1,16 @@
 //! What agents print at their worst.
 
-use std::time::Duration;
-
 use courier_engine::{
     agent::Exit,
     engine::{Config, Engine},
-    model::{Clock, Item, Status, SystemClock, Timestamp},
+    model::{Item, Status},
 };
 use courier_test_support::provider::FakeProvider;
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 use tempfile::TempDir;
 
 use super::{counted, is, nothing_runs, outputs, printed_by, script};
-use crate::world::{World, config, until};
+use crate::world::{Moved, World, config, eventually, until};
 
 /// Runs a script to its end in a real sandbox, and returns the raw log.
 async fn log_of(world: &World, prompt: &str) -> Vec<u8> {
@@ -84,7 +79,7 @@ async fn characters_cut_anywhere_come_together_again() {
             // Each part is read by itself.
             if printed > 0 {
                 let wanted = cut * text.len() + if std::ptr::eq(part, head) { cut } else { text.len() };
-                super::eventually("the part", async || (world.log(id).await.len() >= wanted).then_some(())).await;
+                eventually("the part", async || (world.log(id).await.len() >= wanted).then_some(())).await;
             }
         }
     }
@@ -93,20 +88,6 @@ async fn characters_cut_anywhere_come_together_again() {
     let expected = text.repeat(text.len() + 1);
     assert!(world.log(id).await == expected.as_bytes());
     assert_eq!(outputs(&world.items(id).await), expected, "no character was broken");
-}
-
-/// A clock whose steady half is moved by hand.
-#[derive(Debug, Default)]
-struct Moved(AtomicU64);
-
-impl Clock for Moved {
-    fn now(&self) -> Timestamp {
-        SystemClock.now() + Duration::from_millis(self.0.load(Ordering::Relaxed))
-    }
-
-    fn steady(&self) -> Duration {
-        SystemClock.steady() + Duration::from_millis(self.0.load(Ordering::Relaxed))
-    }
 }
 
 #[tokio::test]
@@ -119,18 +100,15 @@ async fn an_agent_that_is_silent_for_minutes_is_said_to_be() {
     let new = courier_engine::engine::NewSandbox::of(project, courier_engine::model::AgentKind::Shell, "think");
     let id = engine.sandbox_create(new).await.unwrap().id;
     until(&engine, id, |row| row.is_working && row.step.is_none()).await;
-    let turn = super::eventually("the turn", async || provider.open_turns().first().copied()).await;
+    let turn = eventually("the turn", async || provider.open_turns().first().copied()).await;
     provider.print(turn, b"a word\n");
-    super::eventually("the word", async || {
-        (engine.log_read(id, Some(0)).await.unwrap().bytes == b"a word\n").then_some(())
-    })
-    .await;
+    eventually("the word", async || (engine.log_read(id, Some(0)).await.unwrap().bytes == b"a word\n").then_some(()))
+        .await;
     clock.0.store(7 * 60 * 1000, Ordering::Relaxed);
-    let row = until(&engine, id, |row| row.step.is_some()).await;
-    let words = row.step.unwrap();
-    assert!(words.starts_with("no output for 7 minutes") && words.contains("interrupt or stop"), "{words}");
+    let row = until(&engine, id, |row| row.quiet_minutes.is_some()).await;
+    assert_eq!(row.quiet_minutes, Some(7));
     provider.print(turn, b"another\n");
-    until(&engine, id, |row| row.step.is_none()).await;
+    until(&engine, id, |row| row.quiet_minutes.is_none()).await;
     provider.end(turn, Exit::Code(0));
     until(&engine, id, |row| !row.is_working).await;
     engine.shutdown().await;

@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-use super::trash;
+use super::{continuing, trash};
 
 /// How often due jobs are looked for.
 const TICK: Duration = Duration::from_secs(30);
@@ -45,7 +45,7 @@ async fn run_due(around: &Surroundings, supervisor: &Supervisor) -> Result<(), s
     around.clocks.settle(&around.store).await?;
     let now = around.clock.now();
     for job in around.store.read(move |connection| jobs::due(connection, now)).await? {
-        if job.kind != Kind::Deliver && supervisor.has_owner(job.sandbox) {
+        if matches!(job.kind, Kind::Destroy | Kind::Save) && supervisor.has_owner(job.sandbox) {
             // It was given up while it was being made: what arrives after a destroy would stay.
             continue;
         }
@@ -61,6 +61,7 @@ async fn run_due(around: &Surroundings, supervisor: &Supervisor) -> Result<(), s
         let attempt = match job.kind {
             Kind::Destroy => destroy(around, &row, job).await,
             Kind::Save => save_left(around, &row, job).await?,
+            Kind::Continue => continuing::go_on(around, supervisor, &row, job.attempts).await?,
             // It records by itself how it went; a slow server does not hold up the others.
             Kind::Deliver => {
                 let around = around.clone();

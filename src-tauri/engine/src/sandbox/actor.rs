@@ -394,8 +394,12 @@ impl Actor {
             let is_cleanup_owed = matches!(effect, Effect::Release | Effect::DestroyLater) && !to.status.is_live();
             self.advance(from, to, error, is_cleanup_owed).await?;
             self.note_pause(from.status).await?;
-            if let (Status::Paused, Some(left)) = (from.status, self.time_left()) {
-                self.give_time(left);
+            if from.status == Status::Paused {
+                // While it stood still it could not be heard.
+                self.heard_at = self.around.clock.steady();
+                if let Some(left) = self.time_left() {
+                    self.give_time(left);
+                }
             }
         }
         self.owe(effect).await

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use super::{
     Surroundings,
     actor::{Actor, Reply, Request},
-    hindrances,
+    hindrances::{self, Hindrance},
 };
 use crate::{
     agent::Agent,
@@ -165,6 +165,7 @@ impl Blocked {
     }
 
     fn tell(&self, words: Option<String>) {
-        self.around.hindrances.set(self.around.store.feed(), self.row.id, words);
+        let hindrance = Hindrance { words, quiet_minutes: None };
+        self.around.hindrances.set(self.around.store.feed(), self.row.id, hindrance);
     }
 }

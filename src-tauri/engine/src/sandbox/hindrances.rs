@@ -3,7 +3,6 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
 use crate::{
@@ -11,22 +10,28 @@ use crate::{
     store::{self, Change, Feed, SandboxRow},
 };
 
-/// How long a working agent may print nothing before that is said.
-const QUIET: Duration = Duration::from_secs(5 * 60);
+/// What hinders one sandbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Hindrance {
+    /// What keeps its output from being stored, in one line.
+    pub words: Option<String>,
+    /// For how many minutes its working agent has printed nothing, where that is worth saying.
+    pub quiet_minutes: Option<u32>,
+}
 
-/// One line per hindered sandbox.
+/// Every hindered sandbox.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Hindrances(Arc<Mutex<HashMap<SandboxId, String>>>);
+pub(crate) struct Hindrances(Arc<Mutex<HashMap<SandboxId, Hindrance>>>);
 
 impl Hindrances {
-    /// Sets what hinders a sandbox; `None`: nothing does. Announced where that is new.
-    pub(super) fn set(&self, feed: &Feed, id: SandboxId, words: Option<String>) {
+    /// Sets what hinders a sandbox, if anything does. Announced where that is new.
+    pub(super) fn set(&self, feed: &Feed, id: SandboxId, hindrance: Hindrance) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_new = all.get(&id) != words.as_ref();
-        match words {
-            Some(words) => _ = all.insert(id, words),
-            None => _ = all.remove(&id),
-        }
+        let before = match hindrance == Hindrance::default() {
+            true => all.remove(&id),
+            false => all.insert(id, hindrance.clone()),
+        };
+        let is_new = before.unwrap_or_default() != hindrance;
         drop(all);
         if is_new {
             feed.publish(Change::Sandbox(id));
@@ -36,17 +41,12 @@ impl Hindrances {
     /// The row as a person should see it: what hinders it stands where the work in hand is told.
     pub(crate) fn shown(&self, mut row: SandboxRow) -> SandboxRow {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(words) = all.get(&row.id).filter(|_| row.lifecycle.status.is_live()) {
-            row.step = Some(words.clone());
+        if let Some(hindrance) = all.get(&row.id).filter(|_| row.lifecycle.status.is_live()) {
+            row.step = hindrance.words.clone().or(row.step);
+            row.quiet_minutes = hindrance.quiet_minutes.filter(|_| row.is_working);
         }
         row
     }
-}
-
-/// Words for an agent that has printed nothing for so long, where that is worth saying.
-pub(super) fn quiet(silence: Duration) -> Option<String> {
-    let minutes = silence.as_secs() / 60;
-    (silence >= QUIET).then(|| format!("no output for {minutes} minutes; interrupt or stop it if it hangs"))
 }
 
 /// Words for a database that does not take what is to be stored.

@@ -6,12 +6,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     actor::{Actor, Done},
-    hindrances, provisioning,
+    hindrances::Hindrance,
+    provisioning,
     saving::Occasion,
 };
 use crate::{
     model::{Activity, Event, Status},
     provider::{self, Presence, Provider, ProviderId},
+    settings::Settings,
     store::{self, SandboxError, checkpoints, sandboxes, turns},
 };
 
@@ -32,6 +34,8 @@ pub(super) struct Rejoined {
 pub(super) struct Examined {
     fault: Option<String>,
     hindrance: Option<String>,
+    /// After how many minutes of silence an agent is quiet.
+    quiet_after: u32,
 }
 
 impl Actor {
@@ -231,14 +235,15 @@ impl Actor {
             return;
         }
         self.is_examining = true;
-        let (provider, turn) = (self.provider.clone(), self.turn.id());
+        let (provider, turn, store) = (self.provider.clone(), self.turn.id(), self.around.store.clone());
         self.run_effect(async move {
             let fault = provider.fault(&id).await;
             let hindrance = match turn {
                 Some(turn) => provider.hindrance(&id, turn).await,
                 None => None,
             };
-            Done::Examined(Examined { fault, hindrance })
+            let settings = Settings::load(&store).await.unwrap_or_default();
+            Done::Examined(Examined { fault, hindrance, quiet_after: settings.quiet_after_minutes })
         });
     }
 
@@ -246,9 +251,13 @@ impl Actor {
         self.is_examining = false;
         let is_settled = self.row.lifecycle.status == Status::Running && self.row.lifecycle.activity == Activity::None;
         let silence = self.around.clock.steady().saturating_sub(self.heard_at);
-        let words = found.hindrance.or_else(|| self.turn.ingest().and_then(|_| hindrances::quiet(silence)));
-        let words = if is_settled { words } else { None };
-        self.around.hindrances.set(self.around.store.feed(), self.row.id, words);
+        let is_read = is_settled && self.turn.ingest().is_some();
+        let minutes = u32::try_from(silence.as_secs() / 60).unwrap_or(u32::MAX);
+        let hindrance = Hindrance {
+            words: found.hindrance.filter(|_| is_settled),
+            quiet_minutes: Some(minutes).filter(|minutes| is_read && *minutes >= found.quiet_after),
+        };
+        self.around.hindrances.set(self.around.store.feed(), self.row.id, hindrance);
         match found.fault {
             Some(fault) if is_settled => self.has_fault(fault).await,
             _ => Ok(()),

@@ -15,7 +15,7 @@ use crate::{
     model::{Activity, ErrorKind, Event, Item, MessageId, MessageStatus, Status, TurnId},
     provider::{self, Follower, Offsets, ProviderId, SpoolEvent, TurnSignal},
     secrets::TextRedactor,
-    store::{self, SandboxError, TurnEnd, TurnRow, messages, sandboxes, turns},
+    store::{self, SandboxError, TurnEnd, TurnRow, jobs, messages, sandboxes, turns},
 };
 
 /// After so many crashes of the agent in a row the sandbox itself has failed.
@@ -166,6 +166,8 @@ impl Actor {
                 }
                 let Some(message) = messages::queue(tx, id)?.into_iter().next() else { return Ok(None) };
                 messages::deliver(tx, &message)?;
+                // What the agent was to go on with later, it goes on with now.
+                jobs::cancel(tx, jobs::Kind::Continue, id)?;
                 let reply = messages::insert_reply(tx, id, now)?;
                 let turn = turns::insert(tx, id, message.id, reply, session.as_deref(), now)?;
                 let seq = store::items::next_seq(tx, id)?;

@@ -19,6 +19,8 @@ pub enum Kind {
     Save,
     /// Goes on with a delivery.
     Deliver,
+    /// Lets the agent go on once a limit has ended.
+    Continue,
 }
 
 impl Kind {
@@ -27,11 +29,12 @@ impl Kind {
             Self::Destroy => "destroy",
             Self::Save => "save",
             Self::Deliver => "deliver",
+            Self::Continue => "continue",
         }
     }
 
     fn from_code(code: &str) -> Option<Self> {
-        [Self::Destroy, Self::Save, Self::Deliver].into_iter().find(|kind| kind.code() == code)
+        [Self::Destroy, Self::Save, Self::Deliver, Self::Continue].into_iter().find(|kind| kind.code() == code)
     }
 }
 
@@ -68,6 +71,24 @@ pub fn insert(tx: &Tx<'_>, kind: Kind, sandbox: SandboxId, at: Timestamp) -> Res
     Ok(())
 }
 
+/// Owes something from this moment on, whether or not it was owed before.
+pub fn set(tx: &Tx<'_>, kind: Kind, sandbox: SandboxId, at: Timestamp) -> Result<(), Error> {
+    insert(tx, kind, sandbox, at)?;
+    tx.execute(
+        "UPDATE jobs SET due_at = :at, attempts = 0 WHERE kind = :kind AND key = :key",
+        named_params! { ":kind": kind.code(), ":key": sandbox.to_string(), ":at": at.millis() },
+    )?;
+    Ok(())
+}
+
+/// Owes it no more; says whether it was owed.
+pub fn cancel(tx: &Tx<'_>, kind: Kind, sandbox: SandboxId) -> Result<bool, Error> {
+    let changed = tx
+        .prepare_cached("UPDATE jobs SET state = 'done' WHERE kind = :kind AND key = :key AND state = 'due'")?
+        .execute(named_params! { ":kind": kind.code(), ":key": sandbox.to_string() })?;
+    Ok(changed == 1)
+}
+
 /// What is due by now, the oldest first.
 pub fn due(connection: &Connection, now: Timestamp) -> Result<Vec<DueJob>, Error> {
     let mut statement =
@@ -83,9 +104,13 @@ pub fn due(connection: &Connection, now: Timestamp) -> Result<Vec<DueJob>, Error
 }
 
 /// Moves what is due along where the wall clock was set back: by the old time it would stay owed for as long again. Where
-/// it was set forward, what comes earlier than it would have is only tried earlier.
+/// it was set forward, what comes earlier than it would have is only tried earlier. When a limit ends was said by another
+/// clock, and stays.
 pub fn move_times(tx: &Tx<'_>, millis: i64) -> Result<(), Error> {
-    tx.execute("UPDATE jobs SET due_at = due_at + min(:by, 0) WHERE state = 'due'", named_params! { ":by": millis })?;
+    tx.execute(
+        "UPDATE jobs SET due_at = due_at + min(:by, 0) WHERE state = 'due' AND kind <> 'continue'",
+        named_params! { ":by": millis },
+    )?;
     Ok(())
 }
 
@@ -97,7 +122,7 @@ pub fn record(tx: &Tx<'_>, kind: Kind, sandbox: SandboxId, attempt: &Attempt, no
     };
     tx.execute(
         "UPDATE jobs SET state = :state, last_error = :cause, due_at = :due_at, attempts = attempts + 1
-         WHERE kind = :kind AND key = :key",
+         WHERE kind = :kind AND key = :key AND state = 'due'",
         named_params! {
             ":kind": kind.code(), ":key": sandbox.to_string(), ":state": state, ":cause": cause,
             ":due_at": (now + after).millis(),

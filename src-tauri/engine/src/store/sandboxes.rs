@@ -81,6 +81,10 @@ pub struct SandboxRow {
     pub queued: u32,
     /// Whether a turn is open.
     pub is_working: bool,
+    /// When its agent goes on by itself, since a limit ends then.
+    pub continue_at: Option<Timestamp>,
+    /// For how many minutes its working agent has printed nothing, where that is worth saying. Never stored.
+    pub quiet_minutes: Option<u32>,
 }
 
 /// What a new sandbox's row is made from.
@@ -144,7 +148,8 @@ pub struct Page {
 
 pub(super) const SELECT: &str = "SELECT sandboxes.*,
     (SELECT COUNT(*) FROM messages WHERE sandbox = sandboxes.id AND delivery = 'queued') AS queued,
-    EXISTS (SELECT 1 FROM turns WHERE sandbox = sandboxes.id AND ended_at IS NULL) AS is_working
+    EXISTS (SELECT 1 FROM turns WHERE sandbox = sandboxes.id AND ended_at IS NULL) AS is_working,
+    (SELECT due_at FROM jobs WHERE kind = 'continue' AND key = sandboxes.id AND state = 'due') AS continue_at
     FROM sandboxes";
 
 /// A column that holds text with a type of its own.
@@ -244,6 +249,8 @@ impl TryFrom<&Row<'_>> for SandboxRow {
             files_cleaned_at: time("files_cleaned_at")?,
             queued: row.get("queued")?,
             is_working: row.get("is_working")?,
+            continue_at: time("continue_at")?,
+            quiet_minutes: None,
         })
     }
 }

@@ -35,6 +35,8 @@ export const commands = {
 	sandboxStop: (id: string) => typedError<null, IpcError>(__TAURI_INVOKE("sandbox_stop", { id })),
 	/**  Gives it `minutes` more. */
 	sandboxExtend: (id: string, minutes: number | null) => typedError<null, IpcError>(__TAURI_INVOKE("sandbox_extend", { id, minutes })),
+	/**  Lets the agent go on at this moment (Unix milliseconds); null takes that back. */
+	sandboxContinueAt: (id: string, at: number | null) => typedError<null, IpcError>(__TAURI_INVOKE("sandbox_continue_at", { id, at })),
 	/**  Changes a message that still waits. */
 	messageEdit: (id: string, content: string) => typedError<null, IpcError>(__TAURI_INVOKE("message_edit", { id, content })),
 	/**  Takes a message that still waits out of the queue. */
@@ -520,6 +522,10 @@ export type Sandbox = {
 	model: string | null,
 	provider: ProviderKind,
 	isWorking: boolean,
+	/**  For how many minutes the working agent has printed nothing, where that is worth saying. */
+	quietMinutes: number | null,
+	/**  When the agent goes on by itself, since a limit ends then. */
+	continueAt: number | null,
 	queued: number,
 	createdAt: number,
 	startedAt: number | null,
@@ -606,6 +612,8 @@ export type Settings = {
 	/**  Where the API is that a key opens, if not at the key's maker. */
 	baseUrls: Partial<{ [key in CredentialKind]: string }>,
 	githubEnterpriseHost: string | null,
+	/**  After how many minutes without output a working agent is said to be quiet. */
+	quietAfterMinutes: number,
 	hasSeenCloseNotice: boolean,
 };
 

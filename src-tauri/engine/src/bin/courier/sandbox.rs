@@ -5,7 +5,7 @@ use std::{io::Read, process::ExitCode, time::Duration};
 use clap::{Args, Subcommand};
 use courier_engine::{
     engine::{Engine, NewSandbox, SendHow},
-    model::{AgentKind, NetworkMode, OnTimeout, ProjectId, SandboxId, Status},
+    model::{AgentKind, Clock, NetworkMode, OnTimeout, ProjectId, SandboxId, Status, SystemClock},
     store::Query,
 };
 use serde_json::json;
@@ -46,6 +46,13 @@ pub(crate) enum Command {
         /// Wait until the agent has answered.
         #[arg(long)]
         wait: bool,
+    },
+    /// Let its agent go on by itself, once a limit has ended.
+    ContinueLater {
+        sandbox: SandboxId,
+        /// In how many seconds; without it, not at all.
+        #[arg(long, value_name = "SECONDS")]
+        after: Option<u32>,
     },
     /// Suspend it.
     Pause { sandbox: SandboxId },
@@ -154,6 +161,12 @@ pub(crate) async fn run(engine: &Engine, command: Command, output: &Output) -> R
                 answered(engine, sandbox).await?;
             }
             output.line(&sent.id.to_string(), &json!({ "id": sent.id, "seq": sent.seq }))?;
+        }
+        Command::ContinueLater { sandbox, after } => {
+            let at = after.map(|seconds| SystemClock.now() + Duration::from_secs(seconds.into()));
+            engine.sandbox_continue_at(sandbox, at).await?;
+            let text = at.map_or("it does not go on by itself", |_| "it goes on by itself then");
+            output.line(text, &json!({ "continue_at": at }))?;
         }
         Command::Pause { sandbox } => {
             engine.sandbox_pause(sandbox).await?;
