@@ -54,6 +54,8 @@ enum Task {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Installs the pinned agents that tests drive, and prints the variables by which tests find them.
+    Agents,
     /// Formatting, clippy, dependencies and the window's own checks: what runs before a push, but for the tests.
     Lint,
 }
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         Task::Bench { name } => figures::bench(&place, name.as_deref()),
         Task::Prove { name } => figures::prove(&place, name.as_deref()),
         Task::Transcript { arguments } => transcript(&place, &arguments),
+        Task::Agents => agents(&place),
         Task::Lint => test::lint(&place),
     });
     match outcome {
@@ -85,6 +88,13 @@ fn app(place: &Place, profile: Profile, arguments: &[String]) -> anyhow::Result<
     let programs = build::app(place, profile)?;
     println!("opening {}", programs.app.display());
     Run::new(&programs.app).args(arguments).in_folder(&place.root).code()
+}
+
+fn agents(place: &Place) -> anyhow::Result<ExitCode> {
+    for agent in &agents::PINNED {
+        println!("{}={}", agent.variable, agent.installed(place)?.display());
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn transcript(place: &Place, arguments: &[String]) -> anyhow::Result<ExitCode> {

@@ -26,9 +26,9 @@ impl Place {
         Ok(Place { root, cache })
     }
 
-    /// What judges the stand-ins of GitHub.
-    pub fn judges(&self) -> PathBuf {
-        self.root.join("tests/support/github-conformance")
+    /// What judges the stand-ins: GitHub's own client and description, and the models' own client.
+    pub fn judges(&self) -> [PathBuf; 2] {
+        ["github-conformance", "models-conformance"].map(|name| self.root.join("tests/support").join(name))
     }
 
     pub fn ui(&self) -> PathBuf {

@@ -87,10 +87,15 @@ fn everything(
     if is_wanted(Part::Engine) {
         stage("packages that judge", ui::install_judges(place), tally);
     }
-    let drives_agents = is_wanted(Part::Engine) || is_wanted(Part::Journeys);
-    let claude = drives_agents
-        .then(|| agents::claude(place))
-        .and_then(|installed| installed.inspect_err(|error| tally.stage_failed("agents", error)).ok());
+    let mut agents = Vec::new();
+    if is_wanted(Part::Engine) || is_wanted(Part::Journeys) {
+        for agent in &agents::PINNED {
+            match agent.installed(place) {
+                Ok(program) => agents.push((agent.variable, program)),
+                Err(error) => tally.stage_failed(agent.name, &error),
+            }
+        }
+    }
     for test in order(&built.tests) {
         let part = part_of(test);
         if !is_wanted(part) {
@@ -104,8 +109,8 @@ fn everything(
             fs::create_dir_all(place.journeys())?;
         }
         let mut run = Run::new(&test.program).in_folder(&test.folder).args(filter);
-        if let Some(claude) = &claude {
-            run = run.env(agents::CLAUDE_VARIABLE, claude);
+        for (variable, agent) in &agents {
+            run = run.env(variable, agent);
         }
         program(run, part, test, &built, place, tally)?;
     }

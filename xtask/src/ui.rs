@@ -14,9 +14,11 @@ pub fn install(place: &Place) -> anyhow::Result<()> {
     packages(place, &place.ui(), "the window's packages")
 }
 
-/// Installs GitHub's own client and description of its API, which judge our requests and our stand-in.
+/// Installs the clients and descriptions nobody here wrote, which judge our requests and our stand-ins.
 pub fn install_judges(place: &Place) -> anyhow::Result<()> {
-    packages(place, &place.judges(), "GitHub's client, for the tests")
+    let [github, models] = place.judges();
+    packages(place, &github, "GitHub's client, for the tests")?;
+    packages(place, &models, "OpenAI's client, for the tests")
 }
 
 fn packages(place: &Place, folder: &Path, what: &str) -> anyhow::Result<()> {
