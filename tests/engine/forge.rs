@@ -273,7 +273,7 @@ async fn the_token_is_only_in_its_header() {
 fn node(arguments: &[&str]) -> String {
     #[expect(clippy::disallowed_methods, reason = "a program of the tests")]
     let mut command = Command::new("node");
-    let script = judges::script("conformance.mjs").unwrap();
+    let script = judges::github("conformance.mjs").unwrap();
     let output = command.arg(script).args(arguments).output().expect("node is there");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -345,7 +345,7 @@ fn the_description_finds_what_is_wrong() {
     ];
     #[expect(clippy::disallowed_methods, reason = "a program of the tests")]
     let mut command = Command::new("node");
-    let output = command.arg(judges::script("conformance.mjs").unwrap()).arg("validate").args(&files).output().unwrap();
+    let output = command.arg(judges::github("conformance.mjs").unwrap()).arg("validate").args(&files).output().unwrap();
     assert!(!output.status.success());
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let verdicts: Vec<&str> = said.lines().collect();

@@ -74,7 +74,7 @@ impl Place {
         git(&at("vault.git"), &["remote", "remove", "origin"]).unwrap();
         git(&at("vault.git"), &["branch", BRANCH, "main"]).unwrap();
 
-        let server = judges::script("ssh-server.mjs").unwrap();
+        let server = judges::github("ssh-server.mjs").unwrap();
         let mut serving = command("node");
         serving.arg(server).args([at("host"), at("root"), at("user.pub")]);
         let (server, port) = Running::start(&mut serving);

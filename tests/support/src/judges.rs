@@ -1,18 +1,40 @@
-//! Programs nobody here wrote that judge what is here: `github-conformance/`, installed by `npm ci`.
+//! Programs nobody here wrote that judge what is here: folders with a `package.json`, installed by `npm ci`.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 use anyhow::ensure;
 
-/// Where the folder is, if not at its place in the repository.
-pub const VARIABLE: &str = "CODECOURIER_TEST_GITHUB";
+/// Where GitHub's folder is, if not at its place in the repository.
+pub const GITHUB_VARIABLE: &str = "CODECOURIER_TEST_GITHUB";
+/// Where the models' folder is, if not at its place in the repository.
+pub const MODELS_VARIABLE: &str = "CODECOURIER_TEST_MODELS";
+/// The Node that runs them, if not the one on the PATH.
+const NODE_VARIABLE: &str = "CODECOURIER_TEST_NODE";
 
-/// The path of one of its scripts.
-pub fn script(name: &str) -> anyhow::Result<PathBuf> {
-    let usual = Path::new(env!("CARGO_MANIFEST_DIR")).join("github-conformance");
-    let folder = std::env::var_os(VARIABLE).map_or(usual, PathBuf::from);
-    let is_installed =
-        folder.join("node_modules/@octokit/openapi").is_dir() && folder.join("node_modules/ssh2").is_dir();
-    ensure!(is_installed, "GitHub's client is not installed: run `npm ci` in {}", folder.display());
+/// The path of a script that judges the stand-ins of GitHub.
+pub fn github(name: &str) -> anyhow::Result<PathBuf> {
+    script("github-conformance", GITHUB_VARIABLE, &["@octokit/openapi", "ssh2"], name)
+}
+
+/// The path of a script that judges the scripted models.
+pub fn models(name: &str) -> anyhow::Result<PathBuf> {
+    script("models-conformance", MODELS_VARIABLE, &["openai"], name)
+}
+
+/// What runs the scripts.
+pub fn node() -> OsString {
+    std::env::var_os(NODE_VARIABLE).unwrap_or_else(|| "node".into())
+}
+
+fn script(folder: &str, variable: &str, packages: &[&str], name: &str) -> anyhow::Result<PathBuf> {
+    let usual = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let folder = std::env::var_os(variable).map_or(usual, PathBuf::from);
+    for package in packages {
+        let is_installed = folder.join("node_modules").join(package).is_dir();
+        ensure!(is_installed, "{package} is not installed: run `npm ci` in {}", folder.display());
+    }
     Ok(folder.join(name))
 }

@@ -1,5 +1,6 @@
 //! The scripted model is faithful: the real Claude Code, driven against it outside any sandbox, behaves as it does with
-//! the real one. Needs `CODECOURIER_TEST_CLAUDE`, which `cargo xtask test` sets.
+//! the real one, and OpenAI's own client takes its answers for what they are. The first needs `CODECOURIER_TEST_CLAUDE`,
+//! the second `npm ci` in `models-conformance`; `cargo xtask test` sees to both.
 #![cfg(unix)]
 
 use std::{
@@ -7,8 +8,11 @@ use std::{
     process::{Command, Stdio},
 };
 
-use courier_test_support::models::{ModelServer, WRITTEN_CONTENT, WRITTEN_FILE};
-use courier_test_support::repositories::Repository;
+use courier_test_support::{
+    judges,
+    models::{Api, ModelServer, WRITTEN_CONTENT, WRITTEN_FILE},
+    repositories::Repository,
+};
 use serde_json::Value;
 
 const KEY: &str = "sk-ant-test-key-of-no-worth";
@@ -69,8 +73,11 @@ fn claude_writes_and_commits_what_the_script_says_and_counts_what_it_was_served(
     let work = server.work();
     assert_eq!(work.iter().map(|request| request.step).collect::<Vec<_>>(), [0, 1, 2]);
     assert!(work.iter().all(|request| request.key.as_ref().is_some_and(|key| key.value == KEY)), "the key is its own");
-    let served: u64 = work.iter().filter_map(|request| request.usage).map(|usage| usage.output).sum();
-    assert_eq!(result["usage"]["output_tokens"], served, "the agent adds up what it was served");
+    let (usage, served) = (&result["usage"], server.usage_served());
+    let counted = ["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens"]
+        .map(|column| usage[column].as_u64().unwrap_or_default());
+    let told = [served.input, served.cache_write, served.cache_read, served.output];
+    assert_eq!(counted, told, "the agent adds up what it was served");
 }
 
 #[test]
@@ -119,4 +126,22 @@ fn a_broken_connection_is_tried_again_and_what_came_is_kept() {
     let Some(outcome) = claude(&repository, &server.url_of("drop"), &["Work"]) else { return };
     assert!(server.work().len() >= 2, "it tries again");
     assert_eq!(outcome.result()["result"], "This text is cut off in the mid", "as in the recordings of this agent");
+}
+
+#[test]
+fn openais_own_client_takes_the_answers_for_what_they_are() {
+    let server = ModelServer::start().unwrap();
+    #[expect(clippy::disallowed_methods, reason = "a program of the tests")]
+    let mut command = Command::new(judges::node());
+    let output = command.arg(judges::models("conformance.mjs").unwrap()).arg(server.url()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(said.lines().filter(|line| line.starts_with("ok ")).count(), 14, "{said}");
+    for api in [Api::Responses, Api::Chat] {
+        let asked = server.work().into_iter().filter(|request| request.api == Some(api));
+        let (answered, others): (Vec<_>, Vec<_>) = asked.partition(|request| request.is_answered);
+        assert!(answered.iter().any(|request| request.usage.is_some()), "{api:?}: {answered:?}");
+        assert!(others.iter().any(|request| request.scenario == "drop"), "{api:?}: what broke was not answered");
+        assert!(others.iter().any(|request| request.status == 401 && request.usage.is_none()), "{api:?}: nor refused");
+    }
 }

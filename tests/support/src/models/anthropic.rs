@@ -1,223 +1,173 @@
-//! The Messages API as bytes: the events of a streamed answer, a whole answer, and an error.
+//! Anthropic's Messages API.
 
 use axum::http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
-use uuid::Uuid;
 
 use super::{
-    conversation::Conversation,
-    scenario::{Call, Refusal, Step, Text, UsageServed},
+    answer::{Answer, Beat, Part, Piece, id},
+    api::Writer,
+    conversation::{Conversation, Entry, text_of},
+    scenario::{Cause, Refusal},
+    tools::Tool,
 };
 
-/// A piece of a streamed answer.
-#[derive(Debug, PartialEq)]
-pub(super) enum Piece {
-    Event(&'static str, Value),
-    /// The connection breaks here, without a proper end.
-    Drop,
-    /// Nothing more comes, and the connection stays open.
-    Silence,
+pub(super) fn read(body: &Value) -> Conversation {
+    let tools = body["tools"].as_array().into_iter().flatten().filter_map(|tool| {
+        Some((tool["name"].as_str()?.to_owned(), Tool { schema: tool["input_schema"].clone(), is_free: false }))
+    });
+    let entries = body["messages"].as_array().into_iter().flatten().filter_map(|message| {
+        let content = &message["content"];
+        if message["role"] == "user" {
+            return Some(Entry::User { text: text_of(content), answers_a_tool: has_block(content, "tool_result") });
+        }
+        has_block(content, "tool_use").then_some(Entry::Calls)
+    });
+    Conversation::new(body, tools.collect(), entries)
 }
 
-/// What is said in one request: the text, and the calls in the agent's own words.
-pub(super) struct Answer {
-    model: Value,
-    text: String,
-    calls: Vec<(String, Value)>,
-    usage: UsageServed,
-    thinks: bool,
+fn has_block(content: &Value, kind: &str) -> bool {
+    content.as_array().is_some_and(|blocks| blocks.iter().any(|block| block["type"] == kind))
 }
 
-impl Answer {
-    pub(super) fn new(body: &Value, conversation: &Conversation, step: &Step, usage: UsageServed) -> Self {
-        let is_side_request = conversation.tools.is_empty();
-        let text = match &step.text {
-            _ if is_side_request => "Mock title".to_owned(),
-            Text::Said(text) => text.clone(),
-            Text::Closing => {
-                let first: String =
-                    conversation.said.first().map(|said| said.chars().take(120).collect()).unwrap_or_default();
-                let count = conversation.said.len();
-                format!("All done. I have seen {count} user message(s); the first was: \"{first}\"")
+/// Writes an answer as a stream.
+pub(super) struct Messages<'a> {
+    answer: &'a Answer,
+    /// The block that is open, or the next one.
+    index: usize,
+}
+
+impl<'a> Messages<'a> {
+    pub(super) fn new(answer: &'a Answer) -> Self {
+        Messages { answer, index: 0 }
+    }
+
+    fn block(&mut self, part: Part, block: &Value, delta: impl Fn(String) -> Value) -> Vec<Value> {
+        let index = self.index;
+        vec![match part {
+            Part::Begins => json!({"type": "content_block_start", "index": index, "content_block": block}),
+            Part::Piece(piece) => json!({"type": "content_block_delta", "index": index, "delta": delta(piece)}),
+            Part::Ends => {
+                self.index += 1;
+                json!({"type": "content_block_stop", "index": index})
             }
+        }]
+    }
+}
+
+impl Writer for Messages<'_> {
+    fn write(&mut self, beat: Beat) -> Vec<Piece> {
+        let answer = self.answer;
+        let events = match beat {
+            Beat::Begin => vec![json!({"type": "message_start", "message": message(answer, &[], None)})],
+            Beat::Thought(part) => {
+                let index = self.index;
+                let is_end = part == Part::Ends;
+                let block = json!({"type": "thinking", "thinking": "", "signature": ""});
+                let mut events = self.block(part, &block, |text| json!({"type": "thinking_delta", "thinking": text}));
+                if is_end {
+                    let signature = json!({"type": "signature_delta", "signature": "c2ln"});
+                    events.insert(0, json!({"type": "content_block_delta", "index": index, "delta": signature}));
+                }
+                events
+            }
+            Beat::Text(part) => {
+                let is_begin = part == Part::Begins;
+                let block = json!({"type": "text", "text": ""});
+                let mut events = self.block(part, &block, |text| json!({"type": "text_delta", "text": text}));
+                if is_begin {
+                    events.push(json!({"type": "ping"}));
+                }
+                events
+            }
+            Beat::Call(call, part) => {
+                let block =
+                    json!({"type": "tool_use", "id": id("toolu"), "name": answer.calls[call].name, "input": {}});
+                self.block(part, &block, |text| json!({"type": "input_json_delta", "partial_json": text}))
+            }
+            Beat::End => vec![
+                json!({
+                    "type": "message_delta",
+                    "delta": {"stop_reason": stop_reason(answer), "stop_sequence": null},
+                    "usage": usage(answer, true),
+                }),
+                json!({"type": "message_stop"}),
+            ],
+            Beat::Fail(cause) => vec![error(cause)],
+            Beat::Break => return vec![Piece::Break],
+            Beat::Silence => return vec![Piece::Silence],
         };
-        let calls = if is_side_request { &[][..] } else { &step.calls };
-        let thinking = body["thinking"]["type"].as_str();
-        Answer {
-            model: body["model"].clone(),
-            text,
-            calls: calls.iter().filter_map(|call| in_words_of(call, conversation)).collect(),
-            usage,
-            thinks: matches!(thinking, Some("enabled" | "adaptive")) && !calls.is_empty(),
-        }
-    }
-
-    /// The answer as a stream of events, broken where the scenario breaks it.
-    pub(super) fn events(&self, scenario: &str, piece: usize) -> Vec<Piece> {
-        let mut events = vec![event(json!({"type": "message_start", "message": self.message(vec![], None, 1)}))];
-        let mut index = 0;
-        if self.thinks {
-            let block = json!({"type": "thinking", "thinking": "", "signature": ""});
-            events.push(start(index, block));
-            for part in parts("Let me think about the task.", 0, piece) {
-                events.push(delta(index, json!({"type": "thinking_delta", "thinking": part})));
-            }
-            events.push(delta(index, json!({"type": "signature_delta", "signature": "c2ln"})));
-            events.push(stop(index));
-            index += 1;
-        }
-        events.push(start(index, json!({"type": "text", "text": ""})));
-        events.push(event(json!({"type": "ping"})));
-        if scenario == "sse_error" {
-            let error = json!({"type": "overloaded_error", "message": "Overloaded"});
-            events.push(event(json!({"type": "error", "error": error})));
-            return events;
-        }
-        for part in parts(&self.text, 0, piece) {
-            events.push(delta(index, json!({"type": "text_delta", "text": part})));
-        }
-        if scenario == "drop" {
-            events.push(Piece::Drop);
-            return events;
-        }
-        events.push(stop(index));
-        for (name, input) in &self.calls {
-            index += 1;
-            events.push(start(index, json!({"type": "tool_use", "id": tool_id(), "name": name, "input": {}})));
-            let mut arguments = parts(&input.to_string(), 90, 24);
-            if scenario == "droptool" {
-                arguments.truncate(2);
-            }
-            for part in arguments {
-                events.push(delta(index, json!({"type": "input_json_delta", "partial_json": part})));
-            }
-            if scenario == "droptool" {
-                events.push(Piece::Drop);
-                return events;
-            }
-            events.push(stop(index));
-        }
-        events.push(event(json!({
-            "type": "message_delta",
-            "delta": {"stop_reason": self.stop_reason(), "stop_sequence": null},
-            "usage": self.usage_of(self.usage.output),
-        })));
-        events.push(event(json!({"type": "message_stop"})));
-        events
-    }
-
-    /// The answer in one piece, for a request that asked for no stream.
-    pub(super) fn whole(&self) -> Value {
-        let mut content = vec![json!({"type": "text", "text": self.text})];
-        for (name, input) in &self.calls {
-            content.push(json!({"type": "tool_use", "id": tool_id(), "name": name, "input": input}));
-        }
-        self.message(content, Some(self.stop_reason()), self.usage.output)
-    }
-
-    fn message(&self, content: Vec<Value>, stop_reason: Option<&str>, output: u64) -> Value {
-        json!({
-            "id": format!("msg_{}", short_id()), "type": "message", "role": "assistant", "model": self.model,
-            "content": content, "stop_reason": stop_reason, "stop_sequence": null, "usage": self.usage_of(output),
-        })
-    }
-
-    fn usage_of(&self, output: u64) -> Value {
-        json!({
-            "input_tokens": self.usage.input, "cache_creation_input_tokens": self.usage.cache_write,
-            "cache_read_input_tokens": self.usage.cache_read, "output_tokens": output, "service_tier": "standard",
-        })
-    }
-
-    fn stop_reason(&self) -> &'static str {
-        if self.calls.is_empty() { "end_turn" } else { "tool_use" }
+        events.iter().map(Piece::named).collect()
     }
 }
 
-/// An error's body and headers. `now` is in Unix seconds.
-pub(super) fn refuse(refusal: Refusal, now: u64) -> (Value, HeaderMap) {
-    let mut headers = HeaderMap::new();
-    if let Some(seconds) = refusal.retry_after {
-        headers.insert("retry-after", seconds.into());
-    }
-    if refusal.is_limit {
+/// The answer in one piece, for a request that asked for no stream.
+pub(super) fn whole(answer: &Answer) -> Value {
+    let mut content = vec![json!({"type": "text", "text": answer.text})];
+    content.extend(
+        answer
+            .calls
+            .iter()
+            .map(|call| json!({"type": "tool_use", "id": id("toolu"), "name": call.name, "input": call.input})),
+    );
+    message(answer, &content, Some(stop_reason(answer)))
+}
+
+/// A message that has ended for a reason, or has just begun.
+fn message(answer: &Answer, content: &[Value], stop_reason: Option<&str>) -> Value {
+    json!({
+        "id": id("msg"), "type": "message", "role": "assistant", "model": answer.model, "content": content,
+        "stop_reason": stop_reason, "stop_sequence": null, "usage": usage(answer, stop_reason.is_some()),
+    })
+}
+
+fn usage(answer: &Answer, is_whole: bool) -> Value {
+    let usage = answer.usage;
+    json!({
+        "input_tokens": usage.input, "cache_creation_input_tokens": usage.cache_write,
+        "cache_read_input_tokens": usage.cache_read, "output_tokens": if is_whole { usage.output } else { 1 },
+        "output_tokens_details": {"thinking_tokens": if is_whole { usage.reasoning } else { 0 }},
+        "service_tier": "standard",
+    })
+}
+
+fn stop_reason(answer: &Answer) -> &'static str {
+    if answer.calls.is_empty() { "end_turn" } else { "tool_use" }
+}
+
+/// An error's body; what belongs into `headers` is put there.
+pub(super) fn refuse(refusal: &Refusal, now: u64, headers: &mut HeaderMap) -> Value {
+    if refusal.cause == Cause::UsageLimit {
         headers.insert("anthropic-ratelimit-unified-status", HeaderValue::from_static("rejected"));
-        headers.insert("anthropic-ratelimit-unified-reset", (now + 3600).into());
+        headers.insert("anthropic-ratelimit-unified-reset", (now + refusal.retry_after.unwrap_or_default()).into());
     }
-    let error = json!({"type": refusal.kind, "message": refusal.message});
-    (json!({"type": "error", "error": error, "request_id": "req_mock"}), headers)
+    let mut error = error(refusal.cause);
+    error["request_id"] = "req_mock".into();
+    error
 }
 
-/// A call in the words of the tools the agent offered; none where it has no such tool.
-fn in_words_of(call: &Call, conversation: &Conversation) -> Option<(String, Value)> {
-    let tools = &conversation.tools;
-    let command = match call {
-        Call::Write { path, content } if tools.contains_key("Write") => {
-            let directory = conversation.directory.as_deref().unwrap_or_default();
-            let input = json!({"file_path": format!("{}/{path}", directory.trim_end_matches('/')), "content": content});
-            return Some(("Write".to_owned(), input));
+/// What the API answers where a scenario names no status.
+pub(super) fn status(cause: Cause) -> u16 {
+    match cause {
+        Cause::Key => 401,
+        Cause::Permission => 403,
+        Cause::TooLong => 400,
+        Cause::RateLimit | Cause::UsageLimit | Cause::Quota => 429,
+        Cause::Overload => 529,
+        Cause::Fault => 500,
+    }
+}
+
+fn error(cause: Cause) -> Value {
+    let (kind, message) = match cause {
+        Cause::Key => ("authentication_error", "invalid x-api-key"),
+        Cause::Permission => ("permission_error", "Your organization has been disabled."),
+        Cause::TooLong => ("invalid_request_error", "prompt is too long: 250000 tokens > 200000 maximum"),
+        Cause::RateLimit | Cause::UsageLimit => ("rate_limit_error", "This request would exceed your rate limit."),
+        Cause::Quota => {
+            ("insufficient_quota", "You exceeded your current quota, please check your plan and billing details.")
         }
-        Call::Write { path, content } => format!("cat > {path} <<'EOF'\n{content}EOF"),
-        Call::Bash(command) => command.clone(),
+        Cause::Overload => ("overloaded_error", "Overloaded"),
+        Cause::Fault => ("api_error", "Internal server error"),
     };
-    let schema = tools.get("Bash")?;
-    let mut input = json!({"command": command});
-    if schema["properties"].get("description").is_some() {
-        input["description"] = "Run a command".into();
-    }
-    Some(("Bash".to_owned(), input))
-}
-
-fn event(value: Value) -> Piece {
-    let name = match value["type"].as_str() {
-        Some("message_start") => "message_start",
-        Some("message_delta") => "message_delta",
-        Some("message_stop") => "message_stop",
-        Some("content_block_start") => "content_block_start",
-        Some("content_block_delta") => "content_block_delta",
-        Some("content_block_stop") => "content_block_stop",
-        Some("error") => "error",
-        _ => "ping",
-    };
-    Piece::Event(name, value)
-}
-
-fn start(index: usize, block: Value) -> Piece {
-    event(json!({"type": "content_block_start", "index": index, "content_block": block}))
-}
-
-fn delta(index: usize, delta: Value) -> Piece {
-    event(json!({"type": "content_block_delta", "index": index, "delta": delta}))
-}
-
-fn stop(index: usize) -> Piece {
-    event(json!({"type": "content_block_stop", "index": index}))
-}
-
-/// Cuts a text into pieces of `size` characters, the first one of `first` where that is not 0.
-fn parts(text: &str, first: usize, size: usize) -> Vec<String> {
-    let characters: Vec<char> = text.chars().collect();
-    let (head, rest) = characters.split_at(first.min(characters.len()));
-    let chunks = std::iter::once(head).filter(|head| !head.is_empty()).chain(rest.chunks(size));
-    chunks.map(|chunk| chunk.iter().collect()).collect()
-}
-
-fn tool_id() -> String {
-    format!("toolu_{}", short_id())
-}
-
-fn short_id() -> String {
-    Uuid::new_v4().simple().to_string()[..16].to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_keep_every_character() {
-        assert_eq!(parts("abcdefg", 3, 2), ["abc", "de", "fg"]);
-        assert_eq!(parts("✓日本", 0, 2), ["✓日", "本"]);
-        assert!(parts("", 0, 12).is_empty());
-    }
+    json!({"type": "error", "error": {"type": kind, "message": message}})
 }

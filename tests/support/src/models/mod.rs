@@ -1,17 +1,39 @@
-//! A model that follows a script: it speaks Anthropic's Messages API on loopback and remembers every request.
+//! A model that follows a script: it speaks the model APIs that agents speak, on loopback, and remembers every request.
 //!
-//! The scenario is the first part of the path (`ANTHROPIC_BASE_URL=http://127.0.0.1:PORT/s/happy`), or a tag in the
-//! newest message (`[[scenario:NAME]]`), which wins. Scenarios: happy, bash_ls, text, longout, ansi, sleep, sleepN, slow,
-//! slowtext, slowtextN (N seconds of words), toolerr, fanout; e401, e403, e429, e429hdr (with the time the limit ends),
-//! equota, e529, e500, e400ctx; drop (the connection breaks inside a text), droptool (inside a tool's arguments), hang
-//! (headers, then silence), flaky (two requests overloaded, then happy), sse_error (an error inside a good answer).
+//! | API | Where | Base URL for an agent |
+//! | --- | --- | --- |
+//! | Anthropic's Messages | `/v1/messages` | `http://127.0.0.1:PORT/s/happy` |
+//! | OpenAI's Responses | `/v1/responses` | `http://127.0.0.1:PORT/s/happy/v1` |
+//! | OpenAI's chat completions | `/v1/chat/completions` | `http://127.0.0.1:PORT/s/happy/v1` |
 //!
-//! A server runs on a thread of its own and ends when its value is dropped.
+//! The scenario is the first part of the path (`/s/happy`), or a tag in the newest message (`[[scenario:NAME]]`), which
+//! wins. The tools of an answer are chosen among those that the request offers, never by who asks.
+//!
+//! - **It works**: `happy` (writes a file, commits it), `bash_ls`, `text`, `thinking`, `fanout` (two calls at once),
+//!   `toolerr` (a command that fails), `ansi`, `longout` (a command prints 2 MB), `longtext` (the model says 2 MB),
+//!   `sleep` and `sleepN` (N seconds in the shell), `slow`, `slowtext` and `slowtextN` (N seconds of words).
+//! - **It is refused**: `e401` (the key), `e403`, `equota`, `e400ctx` (too long), `e429` (with retry-after: 1),
+//!   `e429bare` (without), `e429hdr` (retry-after: 3600), `limit` (used up, with the time it ends) and `limitN` (ends N
+//!   seconds after the first request, then `happy`), `e500`, `e503`, `e529`, `overload` (503 or 529, as the API has it),
+//!   `flaky` (two requests overloaded, then `happy`).
+//! - **It breaks**: `drop` (inside a text), `droptool` (inside a tool's arguments), `hang` (headers, then silence),
+//!   `sse_error` and `sse_ctx` (an overload, and a conversation too long, told inside a good answer).
+//!
+//! A scenario is a list of [steps](scenario), put into [beats](answer), which each API writes in its own
+//! [events](anthropic). A server runs on a thread of its own and ends when its value is dropped.
 
+mod answer;
 mod anthropic;
+mod api;
+mod chat;
 mod conversation;
+mod memory;
+mod responses;
 mod scenario;
 mod server;
+mod tools;
 
+pub use api::Api;
+pub use memory::{KeySeen, RequestSeen};
 pub use scenario::{UsageServed, WRITTEN_CONTENT, WRITTEN_FILE};
-pub use server::{KeySeen, ModelServer, Options, RequestSeen};
+pub use server::{ModelServer, Options};

@@ -8,6 +8,8 @@ use std::time::Duration;
 /// One answer of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Step {
+    /// Shown where the request asks for thoughts.
+    pub(super) thought: Option<&'static str>,
     pub(super) text: Text,
     pub(super) calls: Vec<Call>,
 }
@@ -26,37 +28,85 @@ pub(super) enum Call {
     Bash(String),
 }
 
-/// Tokens said to be used: deterministic, and different in every column and step.
+/// Tokens said to be used: different in every column of every request, so that one that is lost, doubled or put into the
+/// wrong column shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct UsageServed {
+    /// Neither written to the cache nor read from it. OpenAI's APIs say all three in one.
     pub input: u64,
-    pub output: u64,
     pub cache_write: u64,
     pub cache_read: u64,
+    /// Thoughts included.
+    pub output: u64,
+    pub reasoning: u64,
 }
 
 impl UsageServed {
-    pub(super) fn of_step(step: usize) -> Self {
-        let step = step as u64;
+    /// What the request with this number says, 1 being the first.
+    pub(super) fn of_request(number: usize) -> Self {
+        let number = number as u64;
         UsageServed {
-            input: 1000 + 100 * step,
-            output: 50 + step,
-            cache_write: if step == 0 { 300 } else { 0 },
-            cache_read: 200 * step,
+            input: 1000 + 107 * number,
+            cache_write: 300 + 31 * number,
+            cache_read: 500 + 213 * number,
+            output: 50 + 11 * number,
+            reasoning: 3 + number,
         }
     }
+
+    /// All that goes in, as OpenAI's APIs count it.
+    pub fn all_input(self) -> u64 {
+        self.input + self.cache_write + self.cache_read
+    }
+}
+
+impl std::iter::Sum for UsageServed {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(UsageServed::default(), |sum, one| UsageServed {
+            input: sum.input + one.input,
+            cache_write: sum.cache_write + one.cache_write,
+            cache_read: sum.cache_read + one.cache_read,
+            output: sum.output + one.output,
+            reasoning: sum.reasoning + one.reasoning,
+        })
+    }
+}
+
+/// Why a model does not answer. Each API has its own words for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    Key,
+    Permission,
+    TooLong,
+    RateLimit,
+    /// What the subscription allows is used up.
+    UsageLimit,
+    Quota,
+    Overload,
+    Fault,
 }
 
 /// An answer that is an error of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
-    pub(super) status: u16,
-    pub(super) kind: &'static str,
-    pub(super) message: &'static str,
+    pub(super) cause: Cause,
+    /// `None` is what the API itself gives for the cause.
+    pub(super) status: Option<u16>,
     /// In seconds.
     pub(super) retry_after: Option<u64>,
-    /// The subscription's limit is used up: the headers that say until when come along.
-    pub(super) is_limit: bool,
+}
+
+/// How far an answer comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    Whole,
+    /// The connection breaks.
+    BreaksInText,
+    BreaksInCall,
+    /// An error follows what was good so far.
+    Fails(Cause),
+    /// Headers, and then nothing.
+    Silent,
 }
 
 /// Colours, cursor movements, a title, a bell, a control character and bytes that are not UTF-8.
@@ -64,6 +114,9 @@ const ANSI_COMMAND: &str = r"printf '\033[31mred\033[0m \033[1;32mbold green\033
 const ANSI_TEXT: &str =
     "Printing colours \u{1b}[35mmagenta\u{1b}[0m ✓ 日本語 👩\u{200d}💻 and \"quotes\" \\ back\u{2028}slash.";
 const COMMIT_COMMAND: &str = "git add -A && git commit -q -m \"Add hello.txt\" && git log --oneline | head -3";
+
+const LONG_THOUGHT: &str = "**Weighing the task**\n\nFirst I look at what is asked: ✓ 日本語.\nThen I answer.";
+const LONG_TEXT_BYTES: usize = 2 << 20;
 
 /// The file the model writes in the scenario `happy`.
 pub const WRITTEN_FILE: &str = "hello.txt";
@@ -74,11 +127,14 @@ pub const WRITTEN_CONTENT: &str = "Hello from the mock model\nüñí ✓\n";
 pub(super) fn steps(scenario: &str) -> Vec<Step> {
     let write = Call::Write { path: WRITTEN_FILE, content: WRITTEN_CONTENT };
     let bash = |command: &str| Call::Bash(command.to_owned());
-    let closing = Step { text: Text::Closing, calls: vec![] };
-    let say = |text: &str, calls: Vec<Call>| Step { text: Text::Said(text.to_owned()), calls };
+    let closing = Step { thought: None, text: Text::Closing, calls: vec![] };
+    let say = |text: &str, calls: Vec<Call>| {
+        let thought = (!calls.is_empty()).then_some("Let me think about the task.");
+        Step { thought, text: Text::Said(text.to_owned()), calls }
+    };
     let (name, number) = split_number(scenario);
     match (name, number) {
-        ("happy" | "flaky", _) => vec![
+        ("happy" | "flaky" | "limit", _) => vec![
             say("I'll create hello.txt now.", vec![write]),
             say("Now I'll commit it.", vec![bash(COMMIT_COMMAND)]),
             closing,
@@ -105,6 +161,8 @@ pub(super) fn steps(scenario: &str) -> Vec<Step> {
         // The connection breaks inside this text, or inside the arguments of this call.
         ("drop", _) => vec![say("This text is cut off in the mid", vec![])],
         ("droptool", _) => vec![say("I'll create hello.txt now.", vec![write])],
+        ("thinking", _) => vec![Step { thought: Some(LONG_THOUGHT), ..closing }],
+        ("longtext", _) => vec![say(&words(LONG_TEXT_BYTES / 8), vec![])],
         ("slow", _) => vec![say(&words(120), vec![])],
         ("slowtext", _) => vec![say(&words(slow_text_seconds(scenario) as usize * WORDS_A_SECOND), vec![])],
         _ => vec![closing],
@@ -114,6 +172,7 @@ pub(super) fn steps(scenario: &str) -> Vec<Step> {
 /// How the answer is paced: the size of a piece in characters, and the pause after each event.
 pub(super) fn pace(scenario: &str, ordinary: Duration) -> (usize, Duration) {
     match split_number(scenario).0 {
+        "longtext" => (4096, Duration::ZERO),
         "slow" => (7, Duration::from_millis(250)),
         "slowtext" => (8, Duration::from_millis(1000 / WORDS_A_SECOND as u64)),
         _ => (12, ordinary),
@@ -136,36 +195,56 @@ fn words(count: usize) -> String {
 fn split_number(scenario: &str) -> (&str, Option<u64>) {
     let name = scenario.trim_end_matches(|character: char| character.is_ascii_digit());
     match scenario[name.len()..].parse() {
-        Ok(number) if matches!(name, "sleep" | "slowtext") => (name, Some(number)),
+        Ok(number) if matches!(name, "sleep" | "slowtext" | "limit") => (name, Some(number)),
         _ => (scenario, None),
     }
 }
 
-/// The error a scenario answers with, if it is one that refuses.
-pub(super) fn refusal(scenario: &str) -> Option<Refusal> {
-    let plain = |status, kind, message| Refusal { status, kind, message, retry_after: None, is_limit: false };
-    Some(match scenario {
-        "e401" => plain(401, "authentication_error", "invalid x-api-key"),
-        "e403" => plain(403, "permission_error", "Your organization has been disabled."),
-        "e429" => Refusal {
-            retry_after: Some(1),
-            ..plain(429, "rate_limit_error", "This request would exceed your rate limit.")
-        },
-        "e429hdr" => Refusal {
-            retry_after: Some(3600),
-            is_limit: true,
-            ..plain(429, "rate_limit_error", "This request would exceed your rate limit.")
-        },
-        "equota" => plain(
-            429,
-            "insufficient_quota",
-            "You exceeded your current quota, please check your plan and billing details.",
-        ),
-        "e529" => plain(529, "overloaded_error", "Overloaded"),
-        "e500" => plain(500, "api_error", "Internal server error"),
-        "e400ctx" => plain(400, "invalid_request_error", "prompt is too long: 250000 tokens > 200000 maximum"),
-        _ => return None,
-    })
+/// The error a scenario answers with, if it is one that refuses. `earlier` is how often and since when it was asked.
+pub(super) fn refusal(scenario: &str, earlier: Earlier) -> Option<Refusal> {
+    use Cause as C;
+    let plain = |status: u16, cause| Some(Refusal { cause, status: Some(status), retry_after: None });
+    let limited = |seconds, cause| Some(Refusal { cause, status: Some(429), retry_after: Some(seconds) });
+    match split_number(scenario) {
+        ("e401", _) => plain(401, C::Key),
+        ("e403", _) => plain(403, C::Permission),
+        ("e400ctx", _) => plain(400, C::TooLong),
+        ("e429", _) => limited(1, C::RateLimit),
+        ("e429bare", _) => plain(429, C::RateLimit),
+        ("e429hdr", _) => limited(3600, C::UsageLimit),
+        ("limit", seconds) => {
+            let left = Duration::from_secs(seconds.unwrap_or(3600)).saturating_sub(earlier.since);
+            // Rounded up: who comes back when told to finds the limit gone.
+            (!left.is_zero()).then(|| left.as_millis().div_ceil(1000) as u64).and_then(|s| limited(s, C::UsageLimit))
+        }
+        ("equota", _) => plain(429, C::Quota),
+        ("e500", _) => plain(500, C::Fault),
+        ("e503", _) => plain(503, C::Overload),
+        ("e529", _) => plain(529, C::Overload),
+        ("overload", _) => Some(Refusal { cause: C::Overload, status: None, retry_after: None }),
+        ("flaky", _) if earlier.times < 2 => Some(Refusal { cause: C::Overload, status: None, retry_after: None }),
+        _ => None,
+    }
+}
+
+/// What was asked before under the same scenario.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Earlier {
+    pub(super) times: usize,
+    /// How long ago the first of them was.
+    pub(super) since: Duration,
+}
+
+/// How far a scenario's answers come.
+pub(super) fn ending(scenario: &str) -> Ending {
+    match scenario {
+        "drop" => Ending::BreaksInText,
+        "droptool" => Ending::BreaksInCall,
+        "sse_error" => Ending::Fails(Cause::Overload),
+        "sse_ctx" => Ending::Fails(Cause::TooLong),
+        "hang" => Ending::Silent,
+        _ => Ending::Whole,
+    }
 }
 
 #[cfg(test)]
@@ -177,7 +256,28 @@ mod tests {
         assert_eq!(split_number("slowtext5"), ("slowtext", Some(5)));
         assert_eq!(split_number("sleep5"), ("sleep", Some(5)));
         assert_eq!(split_number("e401"), ("e401", None));
-        assert!(refusal("e401").is_some(), "an error keeps its digits");
+        assert!(refusal("e401", Earlier::default()).is_some(), "an error keeps its digits");
+    }
+
+    #[test]
+    fn a_limit_with_an_end_is_over_when_it_said_it_would_be() {
+        let at = |milliseconds| {
+            let since = Duration::from_millis(milliseconds);
+            refusal("limit5", Earlier { times: 1, since }).map(|refusal| refusal.retry_after)
+        };
+        assert_eq!((at(0), at(3100), at(4999)), (Some(Some(5)), Some(Some(2)), Some(Some(1))));
+        assert_eq!(at(5000), None);
+    }
+
+    #[test]
+    fn no_two_requests_say_the_same_in_any_column() {
+        let columns =
+            |usage: UsageServed| [usage.input, usage.cache_write, usage.cache_read, usage.output, usage.reasoning];
+        let all: Vec<[u64; 5]> = (1..20).map(|number| columns(UsageServed::of_request(number))).collect();
+        for (index, one) in all.iter().enumerate() {
+            let differs = |other: &[u64; 5]| one.iter().zip(other).all(|(a, b)| a != b);
+            assert!(all[..index].iter().all(differs), "{one:?}");
+        }
     }
 
     #[test]

@@ -1,10 +1,9 @@
 //! The server: routes, pacing, and the memory of what was asked.
 
 use std::{
-    collections::HashMap,
     io::Read,
     net::SocketAddr,
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -16,15 +15,15 @@ use axum::{
     response::Response,
 };
 use futures_util::stream;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    anthropic::{self, Answer, Piece},
-    conversation::Conversation,
+    answer::{Answer, Piece},
+    api::Api,
+    memory::{KeySeen, Memory, RequestSeen},
     scenario::{self, UsageServed},
 };
-use crate::serving::{Serving, held};
+use crate::serving::Serving;
 
 /// How a server is started.
 #[derive(Clone, Copy, Debug)]
@@ -43,54 +42,18 @@ impl Default for Options {
     }
 }
 
-/// One request, as it came.
-#[derive(Clone, Debug, Serialize)]
-pub struct RequestSeen {
-    pub number: usize,
-    pub method: String,
-    pub path: String,
-    pub scenario: String,
-    pub key: Option<KeySeen>,
-    pub model: Option<String>,
-    /// How many tool calls the agent had made since the newest message.
-    pub step: usize,
-    pub tools: usize,
-    /// What the person wrote, oldest first.
-    pub said: Vec<String>,
-    /// The conversation as the agent sent it.
-    pub messages: Value,
-    /// The tokens the answer claims; none for an error.
-    pub usage: Option<UsageServed>,
-    pub status: u16,
-}
-
-impl RequestSeen {
-    /// The agent's own requests for the model to work; side requests (titles, counts) bring no tools.
-    pub fn is_work(&self) -> bool {
-        self.tools > 0
-    }
-}
-
-/// The key a request came with, and where it stood.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct KeySeen {
-    pub header: String,
-    pub value: String,
-}
-
 /// A running server.
 #[derive(Debug)]
 pub struct ModelServer {
     serving: Serving,
-    memory: Arc<Memory>,
+    served: Arc<Served>,
 }
 
 #[derive(Debug)]
-struct Memory {
-    options: Options,
-    requests: Mutex<Vec<RequestSeen>>,
-    /// Requests with tools per flaky base URL.
-    flaky: Mutex<HashMap<String, usize>>,
+struct Served {
+    memory: Memory,
+    /// The pause after each streamed event.
+    delay: Duration,
 }
 
 impl ModelServer {
@@ -100,16 +63,16 @@ impl ModelServer {
     }
 
     pub fn start_with(options: Options) -> anyhow::Result<Self> {
-        let memory = Arc::new(Memory { options, requests: Mutex::default(), flaky: Mutex::default() });
-        let router = Router::new().fallback(answer).layer(DefaultBodyLimit::disable()).with_state(Arc::clone(&memory));
-        Ok(ModelServer { serving: Serving::start("scripted-models", options.port, |_| router)?, memory })
+        let served = Arc::new(Served { memory: Memory::new(options.echo), delay: options.delay });
+        let router = Router::new().fallback(answer).layer(DefaultBodyLimit::disable()).with_state(Arc::clone(&served));
+        Ok(ModelServer { serving: Serving::start("scripted-models", options.port, |_| router)?, served })
     }
 
     pub fn address(&self) -> SocketAddr {
         self.serving.address()
     }
 
-    /// The base URL for an agent.
+    /// The base URL for an agent that speaks Anthropic's API; OpenAI's begin at `/v1` below it.
     pub fn url(&self) -> String {
         format!("http://{}", self.address())
     }
@@ -121,12 +84,17 @@ impl ModelServer {
 
     /// Every request so far.
     pub fn requests(&self) -> Vec<RequestSeen> {
-        held(&self.memory.requests).clone()
+        self.served.memory.requests()
     }
 
     /// The requests in which the agent asked the model to work.
     pub fn work(&self) -> Vec<RequestSeen> {
         self.requests().into_iter().filter(RequestSeen::is_work).collect()
+    }
+
+    /// The tokens that the agent's work was told to have consumed, in the answers that came to their end.
+    pub fn usage_served(&self) -> UsageServed {
+        self.work().into_iter().filter(|request| request.is_answered).filter_map(|request| request.usage).sum()
     }
 
     /// Waits until the server ends, that is for ever: for the program.
@@ -135,29 +103,8 @@ impl ModelServer {
     }
 }
 
-impl Memory {
-    fn remember(&self, mut request: RequestSeen) {
-        let mut requests = held(&self.requests);
-        request.number = requests.len() + 1;
-        if self.options.echo {
-            let mut line = json!(request);
-            line["messages"] = request.messages.as_array().map_or(0, Vec::len).into();
-            eprintln!("{line}");
-        }
-        requests.push(request);
-    }
-
-    /// Whether this request of a flaky model meets an overload: the first two do.
-    fn is_overloaded(&self, place: &str) -> bool {
-        let mut flaky = held(&self.flaky);
-        let seen = flaky.entry(place.to_owned()).or_default();
-        *seen += 1;
-        *seen <= 2
-    }
-}
-
 async fn answer(
-    State(memory): State<Arc<Memory>>,
+    State(served): State<Arc<Served>>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
@@ -165,87 +112,108 @@ async fn answer(
 ) -> Response {
     let body = unpacked(&headers, &body);
     let (named, path) = split_scenario(uri.path());
-    let conversation = Conversation::read(&body);
+    let api = Api::of_path(path).filter(|_| method == Method::POST);
+    let conversation = api.map(|api| api.read(&body)).unwrap_or_default();
     let mut scenario = conversation.tag().or(named).unwrap_or("happy").to_owned();
-    let mut seen = RequestSeen {
+    let seen = RequestSeen {
         number: 0,
         method: method.to_string(),
         path: uri.path().to_owned(),
+        api,
         scenario: scenario.clone(),
         key: key_in(&headers),
         model: body["model"].as_str().map(str::to_owned),
+        effort: api.and_then(|api| api.effort(&body)).map(str::to_owned),
         step: conversation.step,
-        tools: conversation.tools.len(),
+        tools: conversation.tools.keys().cloned().collect(),
         said: conversation.said.clone(),
-        messages: body["messages"].clone(),
+        messages: api.map_or(Value::Null, |api| api.turns(&body).clone()),
         usage: None,
         status: 200,
+        is_answered: false,
+    };
+    let Some(api) = api else {
+        let (status, value) = aside(&method, path);
+        served.memory.remember(seen, |seen| seen.status = status);
+        return json_response(status, &value, HeaderMap::new());
     };
 
-    if method == Method::HEAD || path.ends_with("/count_tokens") || path.ends_with("/models") {
-        memory.remember(seen);
-        let model =
-            json!({"id": "mock-model", "type": "model", "display_name": "Mock", "created_at": "2025-01-01T00:00:00Z"});
-        let value = match path.ends_with("/models") {
-            true => json!({"data": [model], "has_more": false}),
-            false => json!({"input_tokens": 1234}),
-        };
-        return json_response(200, &value, HeaderMap::new());
+    let is_work = seen.is_work();
+    let earlier = served.memory.earlier(&format!("{} {scenario} {is_work}", named.unwrap_or_default()));
+    if let Some(refusal) = scenario::refusal(&scenario, earlier) {
+        let status = refusal.status.unwrap_or_else(|| api.status(refusal.cause));
+        served.memory.remember(seen, |seen| seen.status = status);
+        let (value, headers) = api.refuse(&refusal, unix_seconds());
+        return json_response(status, &value, headers);
     }
-    if method != Method::POST || !path.ends_with("/messages") {
-        seen.status = 404;
-        memory.remember(seen);
-        let error = json!({"type": "not_found_error", "message": "mock: no such path"});
-        return json_response(404, &json!({"type": "error", "error": error}), HeaderMap::new());
+    // Side requests are not what a scenario is about: what is answered at all is answered at once, and well.
+    if !is_work {
+        scenario = "text".to_owned();
     }
-
-    let has_tools = !conversation.tools.is_empty();
-    if scenario == "flaky" && has_tools && memory.is_overloaded(named.unwrap_or("flaky")) {
-        scenario = "e529".to_owned();
-    }
-    if let Some(refusal) = scenario::refusal(&scenario) {
-        seen.status = refusal.status;
-        memory.remember(seen);
-        let (value, headers) = anthropic::refuse(refusal, unix_seconds());
-        return json_response(refusal.status, &value, headers);
-    }
-    let usage = UsageServed::of_step(conversation.step);
-    seen.usage = Some(usage);
-    memory.remember(seen);
+    let tells_usage = api.tells_usage(&body);
+    let seen = served.memory.remember(seen, |seen| {
+        seen.usage = tells_usage.then(|| UsageServed::of_request(seen.number));
+    });
 
     let steps = scenario::steps(&scenario);
     let step = &steps[conversation.step.min(steps.len() - 1)];
-    let answer = Answer::new(&body, &conversation, step, usage);
+    let usage = UsageServed::of_request(seen.number);
+    let (piece, pause) = if is_work { scenario::pace(&scenario, served.delay) } else { (12, Duration::ZERO) };
+    let answer =
+        Answer::new(&conversation, step, scenario::ending(&scenario), usage).to(api, &body).in_pieces_of(piece);
     if body["stream"] != true {
-        return json_response(200, &answer.whole(), HeaderMap::new());
+        served.memory.answered(seen.number);
+        return json_response(200, &api.whole(&answer), HeaderMap::new());
     }
-    // Side requests are not what a scenario is about: they are answered at once.
-    let (piece, pause) = if has_tools { scenario::pace(&scenario, memory.options.delay) } else { (12, Duration::ZERO) };
-    let pieces = match scenario.as_str() {
-        "hang" if has_tools => vec![Piece::Silence],
-        scenario => answer.events(if has_tools { scenario } else { "text" }, piece),
+    let has_end = answer.has_end();
+    let ended = move || {
+        if has_end {
+            served.memory.answered(seen.number)
+        }
     };
-    streamed(pieces, pause)
+    let mut response = streamed(api.stream(&answer), pause, ended);
+    let (name, value) = api.request_id();
+    response.headers_mut().insert(name, value);
+    response
 }
 
-/// Sends the pieces one by one, with a pause after each.
-fn streamed(pieces: Vec<Piece>, pause: Duration) -> Response {
-    let stream = stream::unfold((pieces.into_iter(), false), move |(mut pieces, is_begun)| async move {
+/// What is asked beside questions to the model.
+fn aside(method: &Method, path: &str) -> (u16, Value) {
+    if path.ends_with("/models") {
+        // One list for all: what one API does not know of it overlooks.
+        let model = json!({
+            "id": "mock-model", "type": "model", "object": "model", "display_name": "Mock", "owned_by": "mock",
+            "created": 1_735_689_600, "created_at": "2025-01-01T00:00:00Z",
+        });
+        return (200, json!({"object": "list", "data": [model], "models": [], "has_more": false}));
+    }
+    if method == Method::HEAD || path.ends_with("/count_tokens") {
+        return (200, json!({"input_tokens": 1234}));
+    }
+    let error = json!({"type": "not_found_error", "message": "mock: no such path", "param": null, "code": null});
+    (404, json!({"type": "error", "error": error}))
+}
+
+/// Sends the pieces one by one, with a pause after each, and says when the last one goes.
+fn streamed(pieces: Vec<Piece>, pause: Duration, ended: impl Fn() + Send + 'static) -> Response {
+    let stream = stream::unfold((pieces.into_iter(), ended, false), move |(mut pieces, ended, is_begun)| async move {
         if is_begun && !pause.is_zero() {
             tokio::time::sleep(pause).await;
         }
         let item: Result<Bytes, std::io::Error> = match pieces.next()? {
-            Piece::Event(name, value) => Ok(format!("event: {name}\ndata: {value}\n\n").into()),
-            Piece::Drop => Err(std::io::ErrorKind::ConnectionReset.into()),
+            Piece::Bytes(bytes) => Ok(bytes.into()),
+            Piece::Break => Err(std::io::ErrorKind::ConnectionReset.into()),
             Piece::Silence => std::future::pending().await,
         };
-        Some((item, (pieces, true)))
+        if pieces.len() == 0 {
+            ended();
+        }
+        Some((item, (pieces, ended, true)))
     });
     let mut response = Response::new(Body::from_stream(stream));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-cache"));
-    headers.insert("request-id", header::HeaderValue::from_static("req_mock"));
     response
 }
 
@@ -279,8 +247,8 @@ fn key_in(headers: &HeaderMap) -> Option<KeySeen> {
     })
 }
 
-/// The end of a limit is a date.
-fn unix_seconds() -> u64 {
+/// The end of a limit is a date, and so is an answer's beginning.
+pub(super) fn unix_seconds() -> u64 {
     UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs())
 }
 
@@ -312,6 +280,7 @@ mod tests {
         client.read_exact(&mut first).unwrap();
         assert_eq!(&first, b"HTTP/1.1 200", "the headers come, then nothing");
         assert_eq!(server.work()[0].scenario, "hang");
+        assert_eq!(server.usage_served(), UsageServed::default(), "what was not answered told no usage");
         drop(server);
         let mut rest = Vec::new();
         _ = client.read_to_end(&mut rest); // It ends, by a reset or an end of file.
