@@ -211,7 +211,7 @@ pub(super) fn refusal(scenario: &str, earlier: Earlier) -> Option<Refusal> {
         ("e400ctx", _) => plain(400, C::TooLong),
         ("e429", _) => limited(1, C::RateLimit),
         ("e429bare", _) => plain(429, C::RateLimit),
-        ("e429hdr", _) => limited(3600, C::UsageLimit),
+        ("e429hdr", _) => limited(3600, C::RateLimit),
         ("limit", seconds) => {
             let left = Duration::from_secs(seconds.unwrap_or(3600)).saturating_sub(earlier.since);
             // Rounded up: who comes back when told to finds the limit gone.

@@ -190,6 +190,11 @@ fn aside(method: &Method, path: &str) -> (u16, Value) {
     if method == Method::HEAD || path.ends_with("/count_tokens") {
         return (200, json!({"input_tokens": 1234}));
     }
+    if method == Method::GET && path.ends_with("/responses") {
+        // Codex asks for a WebSocket first, unless its settings say that there is none. This answer spares its attempts.
+        let error = json!({"type": "invalid_request_error", "message": "mock: no WebSocket here", "code": null});
+        return (426, json!({"error": error}));
+    }
     let error = json!({"type": "not_found_error", "message": "mock: no such path", "param": null, "code": null});
     (404, json!({"type": "error", "error": error}))
 }
