@@ -4,6 +4,9 @@
 mod agent;
 #[cfg(test)]
 #[cfg(target_os = "linux")]
+mod agents;
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod bad_days;
 #[cfg(test)]
 mod bad_input;

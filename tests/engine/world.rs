@@ -71,7 +71,8 @@ impl World {
         std::mem::replace(&mut self.home, TempDir::new().unwrap())
     }
 
-    async fn placeholder() -> Engine {
+    /// An engine over a folder of its own, in the place of one that lets go of its folder.
+    pub async fn placeholder() -> Engine {
         let home = TempDir::new().unwrap();
         open(&home, &FakeProvider::default()).await
     }

@@ -52,6 +52,9 @@ pub struct ExitRecord {
     pub out_len: u64,
     /// The final length of `err`.
     pub err_len: u64,
+    /// Until when the model's maker takes no more, where it said so last: Unix milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_until: Option<i64>,
 }
 
 /// Where a turn's spool is.

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 
 use crate::{
     agent::{Exit, KeyHeader, Process},
-    model::{NetworkMode, OnTimeout, ProviderKind, SandboxId, Stream, TurnId},
+    model::{NetworkMode, OnTimeout, ProviderKind, SandboxId, Stream, Timestamp, TurnId},
     secrets::Secret,
 };
 
@@ -175,6 +175,11 @@ pub trait Provider: Send + Sync + fmt::Debug + 'static {
 
     /// What keeps a turn's output from being stored now, in words.
     async fn hindrance(&self, _id: &ProviderId, _turn: TurnId) -> Option<String> {
+        None
+    }
+
+    /// Until when the model's maker takes no more, where it said so last in a turn that has ended.
+    async fn limited_until(&self, _id: &ProviderId, _turn: TurnId) -> Option<Timestamp> {
         None
     }
 

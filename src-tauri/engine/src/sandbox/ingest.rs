@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, time::Duration};
 use tokio::sync::oneshot;
 
 use crate::{
-    agent::{Exit, Outcome, Parser},
-    model::{Delta, Item, SandboxId, Stream, Timestamp},
+    agent::{Exit, Failure, Outcome, Parser},
+    model::{Delta, ErrorKind, Item, SandboxId, Stream, Timestamp},
     provider::Offsets,
     secrets::TextRedactor,
     store::{self, ItemRow, Store, TranscriptBatch, TurnRow, items, log, sandboxes, turns},
@@ -138,10 +138,20 @@ impl Ingest {
         }
     }
 
-    /// The process has ended and everything was read.
-    pub(super) fn finish(&mut self, exit: Exit, now: Timestamp) -> Outcome {
+    /// The process has ended and everything was read. `limited_until`: what the model's maker itself said of a limit;
+    /// agents tell the limit, and few of them its end.
+    pub(super) fn finish(&mut self, exit: Exit, limited_until: Option<Timestamp>, now: Timestamp) -> Outcome {
         let mut deltas = Vec::new();
-        let outcome = self.parser.finish(exit, self.turn.is_interrupted, now, &mut deltas);
+        let mut outcome = self.parser.finish(exit, self.turn.is_interrupted, now, &mut deltas);
+        let limit = limited_until.filter(|until| *until > now);
+        if let Some(Failure { kind: ErrorKind::RateLimited, retry_at: retry_at @ None, .. }) = &mut outcome.error {
+            *retry_at = limit;
+            for delta in &mut deltas {
+                if let Delta::Put { item: Item::Error { error: ErrorKind::RateLimited, retry_at, .. }, .. } = delta {
+                    *retry_at = limit;
+                }
+            }
+        }
         self.take(deltas, now);
         for (at, text) in self.redactor.release() {
             self.append(at, &text);

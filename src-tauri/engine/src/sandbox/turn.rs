@@ -383,9 +383,13 @@ impl Actor {
     /// The process has ended and everything it printed was read.
     pub(super) async fn finish_turn(&mut self, exit: Exit) -> Result<(), store::Error> {
         let now = self.around.clock.now();
+        let limited_until = match (self.provider_id(), self.turn.id()) {
+            (Some(id), Some(turn)) => self.provider.limited_until(&id, turn).await,
+            _ => None,
+        };
         let Turn::Open(reading) = std::mem::replace(&mut self.turn, Turn::None) else { return Ok(()) };
         let mut ingest = reading.ingest;
-        let outcome = ingest.finish(exit, now);
+        let outcome = ingest.finish(exit, limited_until, now);
         ingest.store(&self.around.store).await?;
         let turn = ingest.turn;
         self.end_turn(turn, exit, outcome, Words::Shown).await

@@ -243,7 +243,8 @@ impl Sandbox {
             return Ok(Response::Started { fresh: false });
         }
         let place = spool::turn_directory(&self.spec.directory, &id);
-        let (mut opening, pipes) = Opening::new(&self.spec.directory, &id, &redact).inspect_err(|_| {
+        let (mut opening, pipes) = Opening::new(&self.spec.directory, &id, &redact, Arc::clone(&self.around.gateway))
+            .inspect_err(|_| {
             // Nothing was started: the claim is given back, so that it can be tried again.
             _ = fs::remove_dir_all(&place);
         })?;

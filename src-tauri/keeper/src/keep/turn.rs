@@ -8,7 +8,7 @@ use std::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::{Duration, Instant, UNIX_EPOCH},
 };
 
 use super::{
@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     protocol::{SPOOL_CAP, TurnStatus},
+    proxy::gateway::Gateway,
     redact::Patterns,
     spool::{self, ExitRecord},
     sys,
@@ -73,7 +74,12 @@ pub(super) struct Opening {
 
 impl Opening {
     /// Makes the spool, and the agent's ends of the pipes.
-    pub(super) fn new(directory: &Path, id: &str, secrets: &[String]) -> io::Result<(Self, Pipes)> {
+    pub(super) fn new(
+        directory: &Path,
+        id: &str,
+        secrets: &[String],
+        gateway: Arc<Gateway>,
+    ) -> io::Result<(Self, Pipes)> {
         let place = spool::turn_directory(directory, id);
         let patterns = Patterns::new(secrets);
         let [(stdin, our_stdin), (our_out, out), (our_err, err)] = [io::pipe()?, io::pipe()?, io::pipe()?];
@@ -94,6 +100,7 @@ impl Opening {
             place,
             patterns,
             draining_since: None,
+            gateway,
         };
         let pipes = Pipes { stdin: OwnedFd::from(stdin), out: OwnedFd::from(out), err: OwnedFd::from(err) };
         Ok((Self { turn: Turn { shared, waker }, copier, stdin: our_stdin }, pipes))
@@ -163,6 +170,8 @@ struct Copier {
     patterns: Patterns,
     /// Since when the leader has ended.
     draining_since: Option<Instant>,
+    /// Knows of the limits the turn ran into.
+    gateway: Arc<Gateway>,
 }
 
 impl Copier {
@@ -262,7 +271,14 @@ impl Copier {
             Leader::Code(code) => (Some(code), None),
             Leader::Signal(signal) => (None, Some(signal)),
         };
-        let record = ExitRecord { code, signal, out_len: self.out.length(), err_len: self.err.length() };
+        let limit = self.gateway.limited_until().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        let record = ExitRecord {
+            code,
+            signal,
+            out_len: self.out.length(),
+            err_len: self.err.length(),
+            limited_until: limit.and_then(|since| i64::try_from(since.as_millis()).ok()),
+        };
         let json = serde_json::to_vec(&record).expect("plain numbers");
         let write = |copier: &Self| -> io::Result<()> {
             copier.out.sync()?;

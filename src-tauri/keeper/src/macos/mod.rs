@@ -119,6 +119,10 @@ impl Jail {
                 Err(_) => Leader::Signal(libc::SIGKILL),
             };
             inside.turns().iter_mut().filter(|one| one.known.id == turn).for_each(|one| one.has_exited = true);
+            if matches!(ended, Leader::Signal(_)) {
+                // It could leave nothing behind on purpose.
+                inside.kill(|one| one.known.id == turn);
+            }
             (inside.heard)(Heard::Exited { turn, leader: ended });
         })?;
         Ok(())

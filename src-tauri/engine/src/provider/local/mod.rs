@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     agent::{EnvValue, KeyHeader, Process},
-    model::{NetworkMode, OnTimeout, ProviderKind, SandboxId, TurnId},
+    model::{NetworkMode, OnTimeout, ProviderKind, SandboxId, Timestamp, TurnId},
     process::install,
 };
 
@@ -170,6 +170,12 @@ impl Provider for Local {
         } else {
             format!("what it prints cannot be written, and it waits: {blocked}")
         })
+    }
+
+    async fn limited_until(&self, id: &ProviderId, turn: TurnId) -> Option<Timestamp> {
+        let place = spool::turn_directory(&self.find(id).ok()?, &turn.to_string());
+        let record = tokio::task::spawn_blocking(move || spool::read_exit(&place)).await.ok()?.ok()??;
+        record.limited_until.map(Timestamp::from_millis)
     }
 
     async fn pause(&self, id: &ProviderId) -> Result<(), Error> {

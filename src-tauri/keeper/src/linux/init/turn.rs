@@ -96,12 +96,16 @@ impl Turn {
         session.for_each(|process| signal(process.pid, libc::SIGTERM));
     }
 
-    /// Its leader has ended. If it was asked to, what it left behind goes at once.
+    /// Its leader has ended. If it was asked to, or died of a signal and could leave nothing on purpose, what it left behind
+    /// goes at once.
     pub(super) fn exited(&mut self, leader: Leader) {
         self.has_exited = true;
         self.unsaid = Some(leader);
-        if let Stage::Asked { .. } = self.stage {
-            self.stage = Stage::killing(Instant::now());
+        match (self.stage, leader) {
+            (Stage::Asked { .. }, _) | (Stage::Running, Leader::Signal(_)) => {
+                self.stage = Stage::killing(Instant::now());
+            }
+            _ => {}
         }
     }
 

@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     body::{self, Broken, Decoder},
-    head::{self, Malformed, Request, Response},
+    head::{self, Limit, Malformed, Request, Response},
     refusal::Refusal,
     wire::Wire,
 };
@@ -162,6 +162,8 @@ enum Answer {
 /// A request on its way.
 pub(super) struct Exchange<'a> {
     client: &'a TcpStream,
+    /// Is told what the answer says of limits.
+    told: &'a dyn Fn(Limit),
     wire: Wire,
     /// Host and port, for words.
     place: String,
@@ -180,7 +182,7 @@ pub(super) struct Exchange<'a> {
 impl<'a> Exchange<'a> {
     /// `head` is what is said to the model; `rest` what has come of the agent's body.
     pub(super) fn new(
-        client: &'a TcpStream,
+        (client, told): (&'a TcpStream, &'a dyn Fn(Limit)),
         wire: Wire,
         place: String,
         limits: Limits,
@@ -191,6 +193,7 @@ impl<'a> Exchange<'a> {
         let now = Instant::now();
         Self {
             client,
+            told,
             wire,
             place,
             method: request.method.clone(),
@@ -326,7 +329,8 @@ impl<'a> Exchange<'a> {
             if end > head::LIMIT {
                 break;
             }
-            if let Some(Response { head, framing, is_chunked }) = Response::parse(&bytes, &self.method)? {
+            if let Some(Response { head, framing, is_chunked, limit }) = Response::parse(&bytes, &self.method)? {
+                (self.told)(limit);
                 let mut passage = Passage::new(Decoder::new(framing), is_chunked, self.limits.response);
                 self.to_agent.bytes.extend_from_slice(&head);
                 let passed = passage.pass(&rest, &mut self.to_agent);

@@ -3,8 +3,13 @@
 //! A head goes on only as it was understood: it is written anew from its parts, so that nobody behind us can understand
 //! another one. What could mean two things is refused.
 
+use std::time::Duration;
+
 use super::body::Framing;
 use crate::upstream::{Upstream, leads_elsewhere};
+
+/// The longest a limit is believed to last, in seconds: two weeks.
+const LONGEST_LIMIT: u64 = 14 * 24 * 3600;
 
 /// The longest head, of either side.
 pub(super) const LIMIT: usize = 64 << 10;
@@ -61,6 +66,33 @@ pub(super) struct Response {
     pub framing: Framing,
     /// Whether what follows goes on in chunks.
     pub is_chunked: bool,
+    pub limit: Limit,
+}
+
+/// What an answer says of the limits a model's maker sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Limit {
+    /// Nothing: it is another error.
+    Unsaid,
+    /// It answers: there is none now.
+    Open,
+    /// Too much was asked (429); it may be asked again after so long (`Retry-After`, RFC 9110, 10.2.3, in seconds: what
+    /// the makers say), where it said so.
+    Reached(Option<Duration>),
+}
+
+impl Limit {
+    fn of(code: u16, headers: &[httparse::Header<'_>]) -> Self {
+        match code {
+            200..=399 => Self::Open,
+            429 => {
+                let said = headers.iter().find(|header| header.name.eq_ignore_ascii_case("retry-after"));
+                let seconds = said.and_then(|header| str::from_utf8(header.value).ok()?.trim().parse().ok());
+                Self::Reached(seconds.filter(|seconds| *seconds <= LONGEST_LIMIT).map(Duration::from_secs))
+            }
+            _ => Self::Unsaid,
+        }
+    }
 }
 
 /// Where the head ends that begins here; `searched`: so much was looked through before.
@@ -250,7 +282,7 @@ impl Response {
         }
         add(&mut head, "Connection", b"close");
         head.extend_from_slice(b"\r\n");
-        Ok(Some(Self { head, framing, is_chunked }))
+        Ok(Some(Self { head, framing, is_chunked, limit: Limit::of(code, parsed.headers) }))
     }
 }
 
@@ -410,5 +442,21 @@ mod tests {
         ] {
             assert!(response(bad, "GET").is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn an_answer_says_whether_too_much_was_asked_and_for_how_long() {
+        let said = |status: &str, lines: &str| {
+            let head = format!("HTTP/1.1 {status}\r\n{lines}Content-Length: 0\r\n\r\n");
+            Response::parse(head.as_bytes(), "POST").unwrap().unwrap().limit
+        };
+        let reached = |seconds| Limit::Reached(Some(Duration::from_secs(seconds)));
+        assert_eq!(said("429 Too Many Requests", "Retry-After: 3600\r\n"), reached(3600));
+        assert_eq!(said("429 Too Many Requests", "retry-after:  7 \r\n"), reached(7));
+        for nothing in ["", "retry-after: soon\r\n", "retry-after: -1\r\n", "retry-after: 99999999999\r\n"] {
+            assert_eq!(said("429 Too Many Requests", nothing), Limit::Reached(None), "{nothing}");
+        }
+        assert_eq!(said("200 OK", "retry-after: 7\r\n"), Limit::Open);
+        assert_eq!(said("529 Overloaded", "retry-after: 7\r\n"), Limit::Unsaid);
     }
 }

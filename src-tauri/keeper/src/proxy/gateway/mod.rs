@@ -19,8 +19,8 @@ use std::{
     fmt,
     io::{self, Read, Write},
     net::TcpStream,
-    sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, Instant, SystemTime},
 };
 
 use subtle::{Choice, ConstantTimeEq};
@@ -29,7 +29,7 @@ use zeroize::Zeroizing;
 use self::{
     body::Framing,
     exchange::{End, Exchange, Limits},
-    head::Request,
+    head::{Limit, Request},
     refusal::{Refusal, farewell, refuse},
     wire::{Trust, Wire},
 };
@@ -58,6 +58,8 @@ const IDLE_LIMIT: Duration = Duration::from_secs(10 * 60);
 pub(crate) struct Gateway {
     open: Mutex<Option<Arc<Open>>>,
     trust: Trust,
+    /// Until when the model's maker takes no more, where its last answer said so.
+    limited_until: Mutex<Option<SystemTime>>,
 }
 
 /// Where the model is, and what opens it.
@@ -113,6 +115,25 @@ impl Gateway {
     /// From now on this is the way to the model; `None`: there is none. What is under way goes on.
     pub(crate) fn set(&self, way: Option<Checked>) {
         *self.open.lock().expect("nobody panics while holding it") = way.map(|Checked(open)| open);
+        *self.limit() = None;
+    }
+
+    /// Until when the model's maker takes no more, where its last answer said so.
+    pub(crate) fn limited_until(&self) -> Option<SystemTime> {
+        *self.limit()
+    }
+
+    fn limit(&self) -> MutexGuard<'_, Option<SystemTime>> {
+        self.limited_until.lock().expect("nobody panics while holding it")
+    }
+
+    /// Takes in what an answer says of limits: agents tell a limit, and few of them its end.
+    fn take(&self, said: Limit) {
+        match said {
+            Limit::Unsaid | Limit::Reached(None) => {}
+            Limit::Open => *self.limit() = None,
+            Limit::Reached(Some(after)) => *self.limit() = Some(SystemTime::now() + after),
+        }
     }
 
     fn open(&self) -> Option<Arc<Open>> {
@@ -154,7 +175,8 @@ impl Gateway {
         }
         let limits = Limits { handshake: CONNECT_LIMIT, idle: IDLE_LIMIT, request: BODY_LIMIT, response: ANSWER_LIMIT };
         let head = open.forwarded(&request);
-        Exchange::new(client, wire, place, limits, &request, head).run(rest)
+        let told = |limit| self.take(limit);
+        Exchange::new((client, &told), wire, place, limits, &request, head).run(rest)
     }
 }
 

@@ -33,7 +33,7 @@ fn exchange(idle: Duration, asked: &str, model: impl FnOnce(TcpStream) + Send) -
         let wire = Wire::open(&upstream, &Trust::default(), CONNECT_LIMIT).unwrap();
         let limits = Limits { handshake: CONNECT_LIMIT, idle, request: 100, response: 100 };
         let head = request.forwarded(&upstream, ("x-api-key", "k"));
-        Exchange::new(&client, wire, "model".into(), limits, &request, head).run(b"").unwrap()
+        Exchange::new((&client, &|_| {}), wire, "model".into(), limits, &request, head).run(b"").unwrap()
     });
     drop(client);
     let mut heard = String::new();

@@ -1,0 +1,94 @@
+//! The real agents against a scripted model, each through every scene it must master. The tests print a table: agent,
+//! scene, how it went. They need `CODECOURIER_TEST_CLAUDE` and its like, which `cargo xtask test` sets.
+//!
+//! `COURIER_SCENE=interrupt` plays that scene alone.
+
+mod app;
+mod scenes;
+mod stage;
+
+use std::{
+    fmt::Write as _,
+    io::Write as _,
+    time::{Duration, Instant},
+};
+
+use courier_engine::{model::AgentKind, secrets::CredentialKind};
+use stage::Stage;
+
+/// An agent as it is driven here.
+#[derive(Debug)]
+pub struct Driven {
+    pub kind: AgentKind,
+    /// Names its program.
+    variable: &'static str,
+    pub credential: CredentialKind,
+    pub key: &'static str,
+    /// What the base URL of its model ends in.
+    path: &'static str,
+    /// Scenes it cannot master, with the reason.
+    cannot: &'static [(&'static str, &'static str)],
+}
+
+const OPENAI_KEY: &str = "sk-proj-worthless-key-of-a-test-7f3c";
+
+const CLAUDE: Driven = Driven {
+    kind: AgentKind::Claude,
+    variable: "CODECOURIER_TEST_CLAUDE",
+    credential: CredentialKind::AnthropicKey,
+    key: "sk-ant-api03-worthless-key-of-a-test-7f3c",
+    path: "",
+    cannot: &[],
+};
+
+const ALL: [&Driven; 1] = [&CLAUDE];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn claude_code_masters_every_scene() {
+    play(&CLAUDE).await;
+}
+
+/// Plays every scene on a stage of its own, prints the agent's part of the table, and fails where one did.
+async fn play(driven: &'static Driven) {
+    let Some(program) = std::env::var_os(driven.variable) else {
+        eprintln!("not driven: {} names no program (`cargo xtask test` does)", driven.variable);
+        return;
+    };
+    let only = std::env::var("COURIER_SCENE").ok();
+    let mut table = String::new();
+    let mut failed = Vec::new();
+    for scene in scenes::ALL.iter().filter(|scene| only.as_deref().is_none_or(|only| only == scene.name)) {
+        let begun = Instant::now();
+        let cannot = driven.cannot.iter().find(|(name, _)| *name == scene.name);
+        let result = match cannot {
+            Some((_, why)) => format!("cannot: {why}"),
+            None => {
+                let stage = Stage::new(driven, program.clone().into()).await;
+                // A scene that panics fails by itself, and the others are played all the same.
+                let local = tokio::task::LocalSet::new();
+                let played = local.run_until(async { tokio::task::spawn_local((scene.play)(stage)).await });
+                match tokio::time::timeout(scene.limit, played).await {
+                    Ok(Ok(())) => "ok".to_owned(),
+                    Ok(Err(_)) => "FAILED".to_owned(),
+                    Err(_) => format!("FAILED: not over after {:?}", scene.limit),
+                }
+            }
+        };
+        if result.starts_with("FAILED") {
+            failed.push(scene.name);
+        }
+        let took = begun.elapsed().as_secs_f64();
+        _ = writeln!(table, "{:<10}{:<34}{:>6.1} s  {result}", driven.kind.code(), scene.words, took);
+    }
+    // Past the capture: the table is what a person who runs the tests wants to see.
+    _ = std::io::stdout().lock().write_all(table.as_bytes());
+    assert!(failed.is_empty(), "{}: {}", driven.kind, failed.join(", "));
+}
+
+/// One thing an agent must master.
+pub struct Scene {
+    name: &'static str,
+    words: &'static str,
+    limit: Duration,
+    play: fn(Stage) -> std::pin::Pin<Box<dyn Future<Output = ()>>>,
+}
