@@ -219,6 +219,23 @@ fn changed_files_of_large_file_storage_and_workflows_are_named() {
 }
 
 #[test]
+fn workflows_are_named_whatever_takes_their_folders_place() {
+    let workflow = (".github/workflows/test.yml", &b"on: push\n"[..]);
+    let world = World::new(&[workflow, (".github/CODEOWNERS", b"* @somebody\n")]);
+    world.write(".github/CODEOWNERS", "* @nobody\n");
+    assert_eq!(world.take("1").workflows, [""; 0], "another file beside them is none");
+    world.write(".github/workflows/deep/er.yml", "on: push\n");
+    assert_eq!(world.take("2").workflows, [".github/workflows/deep/er.yml"]);
+    fs::remove_dir_all(world.workspace().join(".github/workflows")).unwrap();
+    assert_eq!(world.take("3").workflows, [".github/workflows/test.yml"], "all of them are gone");
+    symlink("../elsewhere", world.workspace().join(".github/workflows")).unwrap();
+    assert_eq!(world.take("4").workflows, [".github/workflows", ".github/workflows/test.yml"], "a link");
+    fs::remove_dir_all(world.workspace().join(".github")).unwrap();
+    world.write(".github", "a file\n");
+    assert_eq!(world.take("5").workflows, [".github/workflows/test.yml"], "a file in the place of the folder above");
+}
+
+#[test]
 fn line_ends_ids_and_encodings_are_undone_as_git_does() {
     let world = World::new(&[(".gitattributes", b"*.txt text\n*.id ident\n*.u16 working-tree-encoding=UTF-16\n*.l1 working-tree-encoding=ISO-8859-1\n*.bad working-tree-encoding=UTF-16LE\n*.odd working-tree-encoding=NONE-SUCH\n")]);
     let little: Vec<u8> = [0xff, 0xfe].into_iter().chain("grün\n".encode_utf16().flat_map(u16::to_le_bytes)).collect();
