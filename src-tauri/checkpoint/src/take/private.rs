@@ -122,8 +122,9 @@ impl Draft {
             checksum: checksum(&body),
         };
         let write = |file: &mut File| -> io::Result<()> {
-            serde_json::to_writer(&mut *file, &head)?;
-            file.write_all(b"\n")?;
+            let mut head = serde_json::to_vec(&head)?;
+            head.push(b'\n');
+            file.write_all(&head)?;
             file.write_all(&body)?;
             fs::rename(&self.draft, &self.place)
         };

@@ -35,7 +35,7 @@ use super::{
 };
 use crate::request::{Cause, Failure};
 
-/// More threads than this wait for the disk, and each holds a file.
+/// Also where there are fewer processors, since they wait for the disk too; more would, and each holds a file.
 const THREADS: usize = 4;
 
 /// What is walked, and what it is compared with.
@@ -126,6 +126,8 @@ struct Shared<'a> {
 struct Jobs {
     waiting: Vec<Job>,
     busy: usize,
+    /// Threads that wait for more.
+    idle: usize,
     failure: Option<Failure>,
 }
 
@@ -152,9 +154,8 @@ impl Walk<'_> {
             bytes: AtomicU64::new(0),
             large: Mutex::new(()),
         };
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS);
         let found: Vec<Found> = std::thread::scope(|scope| {
-            let walkers: Vec<_> = (0..threads).map(|_| scope.spawn(|| Walker::work(&shared))).collect();
+            let walkers: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| Walker::work(&shared))).collect();
             walkers
                 .into_iter()
                 .map(|walker| walker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -516,7 +517,9 @@ impl Shared<'_> {
             if jobs.busy == 0 {
                 return None;
             }
+            jobs.idle += 1;
             jobs = self.more.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+            jobs.idle -= 1;
         }
     }
 
@@ -527,7 +530,11 @@ impl Shared<'_> {
             Ok(more) => jobs.waiting.extend(more),
             Err(failure) => _ = jobs.failure.get_or_insert(failure),
         }
-        self.more.notify_all();
+        // Most folders have none within, and waking somebody for nothing costs more than such a folder.
+        let is_news = !jobs.waiting.is_empty() || jobs.busy == 0 || jobs.failure.is_some();
+        if jobs.idle > 0 && is_news {
+            self.more.notify_all();
+        }
     }
 }
 
