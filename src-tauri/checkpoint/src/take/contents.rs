@@ -5,7 +5,8 @@ use std::io::{self, Read};
 use gix::{ObjectId, bstr::BStr, objs::FindExt};
 
 use super::{
-    folder::{Folder, Kind, Look},
+    folder::Folder,
+    look::{Kind, Look},
     objects::Objects,
 };
 

@@ -21,30 +21,11 @@ use gix::{
     index::entry::{Stat, stat::Time},
 };
 
+use super::look::{Kind, Look};
+
 /// A folder that is open.
 #[derive(Debug)]
 pub(super) struct Folder(OwnedFd);
-
-/// What a path is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    File {
-        is_executable: bool,
-    },
-    Link,
-    Folder,
-    /// A pipe, a socket or a device.
-    Special,
-}
-
-/// What is known of a path without reading it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
-    pub kind: Kind,
-    pub size: u64,
-    /// What tells whether it changed. Owner and device are left out: they depend on who looks from where.
-    pub stat: Stat,
-}
 
 impl Folder {
     /// The workspace's root. It may be reached through links: its path is ours.

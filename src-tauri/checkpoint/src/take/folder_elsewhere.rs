@@ -13,29 +13,11 @@ use gix::{
     index::entry::{Stat, stat::Time},
 };
 
+use super::look::{Kind, Look};
+
 /// A folder.
 #[derive(Debug)]
 pub(super) struct Folder(PathBuf);
-
-/// What a path is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    File {
-        is_executable: bool,
-    },
-    Link,
-    Folder,
-    /// A pipe, a socket or a device.
-    Special,
-}
-
-/// What is known of a path without reading it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
-    pub kind: Kind,
-    pub size: u64,
-    pub stat: Stat,
-}
 
 impl Folder {
     pub fn root(path: &Path) -> io::Result<Self> {

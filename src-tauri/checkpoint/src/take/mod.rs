@@ -17,6 +17,7 @@ mod folder;
 #[cfg(not(unix))]
 #[path = "folder_elsewhere.rs"]
 mod folder;
+mod look;
 mod names;
 mod nested;
 mod objects;

@@ -7,10 +7,7 @@ use gix::{
     bstr::{BStr, BString, ByteSlice},
 };
 
-use super::{
-    folder::{Folder, Kind},
-    rules::join,
-};
+use super::{folder::Folder, look::Kind, rules::join};
 
 /// What a folder with a `.git` in it is.
 #[derive(Debug, PartialEq, Eq)]

@@ -10,7 +10,8 @@ use gix::{
 
 use super::{
     Seeding, failure,
-    folder::{Folder, Kind},
+    folder::Folder,
+    look::Kind,
     objects::Objects,
     parse_id,
     private::{Draft, Last},
