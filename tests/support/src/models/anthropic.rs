@@ -150,8 +150,8 @@ pub(super) fn status(cause: Cause) -> u16 {
     match cause {
         Cause::Key => 401,
         Cause::Permission => 403,
-        Cause::TooLong => 400,
-        Cause::RateLimit | Cause::UsageLimit | Cause::Quota => 429,
+        Cause::TooLong | Cause::Quota => 400,
+        Cause::RateLimit | Cause::UsageLimit => 429,
         Cause::Overload => 529,
         Cause::Fault => 500,
     }
@@ -163,9 +163,10 @@ fn error(cause: Cause) -> Value {
         Cause::Permission => ("permission_error", "Your organization has been disabled."),
         Cause::TooLong => ("invalid_request_error", "prompt is too long: 250000 tokens > 200000 maximum"),
         Cause::RateLimit | Cause::UsageLimit => ("rate_limit_error", "This request would exceed your rate limit."),
-        Cause::Quota => {
-            ("insufficient_quota", "You exceeded your current quota, please check your plan and billing details.")
-        }
+        Cause::Quota => (
+            "invalid_request_error",
+            "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits.",
+        ),
         Cause::Overload => ("overloaded_error", "Overloaded"),
         Cause::Fault => ("api_error", "Internal server error"),
     };

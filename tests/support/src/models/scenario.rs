@@ -201,8 +201,14 @@ fn split_number(scenario: &str) -> (&str, Option<u64>) {
 }
 
 /// The error a scenario answers with, if it is one that refuses. `earlier` is how often and since when it was asked.
-pub(super) fn refusal(scenario: &str, earlier: Earlier) -> Option<Refusal> {
+pub(super) fn refusal(scenario: &str, earlier: Earlier, is_stream: bool) -> Option<Refusal> {
     use Cause as C;
+    if let Ending::Fails(cause) = ending(scenario)
+        && !is_stream
+    {
+        // There is no stream to tell it in.
+        return Some(Refusal { cause, status: None, retry_after: None });
+    }
     let plain = |status: u16, cause| Some(Refusal { cause, status: Some(status), retry_after: None });
     let limited = |seconds, cause| Some(Refusal { cause, status: Some(429), retry_after: Some(seconds) });
     match split_number(scenario) {
@@ -217,7 +223,7 @@ pub(super) fn refusal(scenario: &str, earlier: Earlier) -> Option<Refusal> {
             // Rounded up: who comes back when told to finds the limit gone.
             (!left.is_zero()).then(|| left.as_millis().div_ceil(1000) as u64).and_then(|s| limited(s, C::UsageLimit))
         }
-        ("equota", _) => plain(429, C::Quota),
+        ("equota", _) => Some(Refusal { cause: C::Quota, status: None, retry_after: None }),
         ("e500", _) => plain(500, C::Fault),
         ("e503", _) => plain(503, C::Overload),
         ("e529", _) => plain(529, C::Overload),
@@ -256,14 +262,14 @@ mod tests {
         assert_eq!(split_number("slowtext5"), ("slowtext", Some(5)));
         assert_eq!(split_number("sleep5"), ("sleep", Some(5)));
         assert_eq!(split_number("e401"), ("e401", None));
-        assert!(refusal("e401", Earlier::default()).is_some(), "an error keeps its digits");
+        assert!(refusal("e401", Earlier::default(), true).is_some(), "an error keeps its digits");
     }
 
     #[test]
     fn a_limit_with_an_end_is_over_when_it_said_it_would_be() {
         let at = |milliseconds| {
             let since = Duration::from_millis(milliseconds);
-            refusal("limit5", Earlier { times: 1, since }).map(|refusal| refusal.retry_after)
+            refusal("limit5", Earlier { times: 1, since }, true).map(|refusal| refusal.retry_after)
         };
         assert_eq!((at(0), at(3100), at(4999)), (Some(Some(5)), Some(Some(2)), Some(Some(1))));
         assert_eq!(at(5000), None);

@@ -140,7 +140,7 @@ async fn answer(
 
     let is_work = seen.is_work();
     let earlier = served.memory.earlier(&format!("{} {scenario} {is_work}", named.unwrap_or_default()));
-    if let Some(refusal) = scenario::refusal(&scenario, earlier) {
+    if let Some(refusal) = scenario::refusal(&scenario, earlier, body["stream"] == true) {
         let status = refusal.status.unwrap_or_else(|| api.status(refusal.cause));
         served.memory.remember(seen, |seen| seen.status = status);
         let (value, headers) = api.refuse(&refusal, unix_seconds());
