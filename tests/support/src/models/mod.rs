@@ -9,7 +9,7 @@
 //! The scenario is the first part of the path (`/s/happy`), or a tag in the newest message (`[[scenario:NAME]]`), which
 //! wins. The tools of an answer are chosen among those that the request offers, never by who asks.
 //!
-//! - **It works**: `happy` (writes a file, commits it), `bash_ls`, `text`, `thinking`, `fanout` (two calls at once),
+//! - **It works**: `happy` (writes a file, commits it), `tour` (plans, writes, reads, searches, edits, commits), `bash_ls`, `text`, `thinking`, `fanout` (two calls at once),
 //!   `toolerr` (a command that fails), `ansi`, `longout` (a command prints 2 MB), `longtext` (the model says 2 MB),
 //!   `sleep` and `sleepN` (N seconds in the shell), `slow`, `slowtext` and `slowtextN` (N seconds of words).
 //! - **It is refused**: `e401` (the key), `e403`, `equota`, `e400ctx` (too long), `e429` (with retry-after: 1),

@@ -24,7 +24,20 @@ pub(super) enum Text {
 /// A tool call, before it is put into the words of the agent's own tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Call {
-    Write { path: &'static str, content: &'static str },
+    Write {
+        path: &'static str,
+        content: &'static str,
+    },
+    Read(&'static str),
+    /// A line that is replaced by another.
+    Edit {
+        path: &'static str,
+        old: &'static str,
+        new: &'static str,
+    },
+    Search(&'static str),
+    /// A list of things to do, the first of them done. Left out where an agent keeps none.
+    Plan(&'static [&'static str]),
     Bash(String),
 }
 
@@ -115,6 +128,7 @@ const ANSI_TEXT: &str =
     "Printing colours \u{1b}[35mmagenta\u{1b}[0m ✓ 日本語 👩\u{200d}💻 and \"quotes\" \\ back\u{2028}slash.";
 const COMMIT_COMMAND: &str = "git add -A && git commit -q -m \"Add hello.txt\" && git log --oneline | head -3";
 
+const WARMER: &str = "A warm welcome from the mock model";
 const LONG_THOUGHT: &str = "**Weighing the task**\n\nFirst I look at what is asked: ✓ 日本語.\nThen I answer.";
 const LONG_TEXT_BYTES: usize = 2 << 20;
 
@@ -136,6 +150,16 @@ pub(super) fn steps(scenario: &str) -> Vec<Step> {
     match (name, number) {
         ("happy" | "flaky" | "limit", _) => vec![
             say("I'll create hello.txt now.", vec![write]),
+            say("Now I'll commit it.", vec![bash(COMMIT_COMMAND)]),
+            closing,
+        ],
+        ("tour", _) => vec![
+            say("I'll make a plan and write a file.", vec![Call::Plan(&["Write a greeting", "Improve it"]), write]),
+            say("I'll look at what is there.", vec![Call::Read(WRITTEN_FILE), Call::Search("mock model")]),
+            say(
+                "It can be warmer.",
+                vec![Call::Edit { path: WRITTEN_FILE, old: "Hello from the mock model", new: WARMER }],
+            ),
             say("Now I'll commit it.", vec![bash(COMMIT_COMMAND)]),
             closing,
         ],
