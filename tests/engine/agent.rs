@@ -24,6 +24,7 @@ fn shell(script: &str) -> (Vec<Item>, Outcome, Option<i32>) {
         credential: None,
         base_url: None,
         effort: None,
+        interpreter: None,
         extra_arguments: &[],
     });
     let mut child = std::process::Command::new(&process.argv[0])

@@ -271,10 +271,11 @@ impl Engine {
         let (mirror, default) = (self.around.host.mirror(id), project.default_branch.clone());
         let branches = blocking(move || mirror.branches(Some(&default))).await?;
         let host_cpus = std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(1));
+        let agent = if project.is_sample { AgentKind::Shell } else { AgentKind::Claude };
         Ok(Defaults {
-            agent: if project.is_sample { AgentKind::Shell } else { AgentKind::Claude },
+            agent,
             timeout: requests::DEFAULT_TIMEOUT,
-            memory_mb: requests::DEFAULT_MEMORY_MB,
+            memory_mb: requests::memory_of(agent),
             cpus: requests::DEFAULT_CPUS.min(host_cpus),
             host_cpus,
             network: NetworkMode::Open,

@@ -66,6 +66,8 @@ pub(crate) struct InstalledCli {
     /// What a jail must show for it to run.
     pub read_only: Vec<PathBuf>,
     pub version: Option<String>,
+    /// What runs it, where it is a script.
+    pub interpreter: Option<PathBuf>,
 }
 
 /// A program that was found, and how its file looked then.
@@ -164,7 +166,12 @@ impl Host {
         settings: &Settings,
     ) -> Result<InstalledCli, SandboxError> {
         let Some(cli) = agent.cli() else {
-            return Ok(InstalledCli { program: PathBuf::new(), read_only: Vec::new(), version: None });
+            return Ok(InstalledCli {
+                program: PathBuf::new(),
+                read_only: Vec::new(),
+                version: None,
+                interpreter: None,
+            });
         };
         let manual = settings.path_of(agent.kind());
         if let Some(known) = self.known(agent.kind(), manual.as_deref()) {
@@ -178,6 +185,7 @@ impl Host {
                     program: program.path,
                     read_only: program.read_only,
                     version: Some(format!("{major}.{minor}.{patch}")),
+                    interpreter: program.interpreter,
                 };
                 let modified = modified(&found.program);
                 let known = Known { manual, modified, cli: found.clone() };

@@ -91,6 +91,8 @@ pub struct Agent {
     /// It would have its key itself; else the key stays outside, or none is needed.
     is_key_inside: bool,
     problem: Option<String>,
+    /// How much memory a sandbox for it gets when nothing else is said.
+    memory_mb: u32,
     /// How hard its models can be asked to think, from little to much.
     efforts: Vec<String>,
 }
@@ -116,6 +118,7 @@ impl From<AgentInfo> for Agent {
             billed_to: info.billed_to,
             is_key_inside: info.is_key_inside,
             problem: info.problem,
+            memory_mb: info.agent.memory_mb(),
             efforts: info.agent.efforts().iter().map(|effort| (*effort).to_owned()).collect(),
         }
     }

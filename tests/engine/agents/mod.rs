@@ -41,11 +41,53 @@ const CLAUDE: Driven = Driven {
     cannot: &[],
 };
 
-const ALL: [&Driven; 1] = [&CLAUDE];
+const CODEX: Driven = Driven {
+    kind: AgentKind::Codex,
+    variable: "CODECOURIER_TEST_CODEX",
+    credential: CredentialKind::OpenaiKey,
+    key: OPENAI_KEY,
+    path: "/v1",
+    cannot: &[],
+};
+
+const OPENCODE: Driven = Driven {
+    kind: AgentKind::Opencode,
+    variable: "CODECOURIER_TEST_OPENCODE",
+    credential: CredentialKind::AnthropicKey,
+    key: CLAUDE.key,
+    path: "",
+    cannot: &[],
+};
+
+const PI: Driven = Driven {
+    kind: AgentKind::Pi,
+    variable: "CODECOURIER_TEST_PI",
+    credential: CredentialKind::CompatibleKey,
+    key: "worthless-key-of-a-server-7f3c",
+    path: "/v1",
+    cannot: &[],
+};
+
+const ALL: [&Driven; 4] = [&CLAUDE, &CODEX, &OPENCODE, &PI];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn claude_code_masters_every_scene() {
     play(&CLAUDE).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn codex_masters_every_scene() {
+    play(&CODEX).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn opencode_masters_every_scene() {
+    play(&OPENCODE).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pi_masters_every_scene() {
+    play(&PI).await;
 }
 
 /// Plays every scene on a stage of its own, prints the agent's part of the table, and fails where one did.

@@ -47,7 +47,8 @@ async fn fresh(stage: Stage) {
     stage.idle(id).await;
     assert_eq!(stage.errors(id).await, [], "{:#?}", stage.items(id).await);
     let workspace = stage.workspace(id);
-    assert_eq!(fs::read_to_string(workspace.join(WRITTEN_FILE)).unwrap(), WRITTEN_CONTENT);
+    let written = fs::read_to_string(workspace.join(WRITTEN_FILE));
+    assert_eq!(written.unwrap_or_default(), WRITTEN_CONTENT, "{:#?}", stage.items(id).await);
     let head = fs::read_to_string(workspace.join(".git/logs/HEAD")).unwrap();
     assert!(head.contains("Add hello.txt"), "{head}");
     assert!(stage.said(id).await.contains("I have seen 1 user"), "{}", stage.said(id).await);

@@ -81,7 +81,11 @@ impl Stage {
     pub async fn begin_with(&self, prompt: &str, change: impl FnOnce(NewSandbox) -> NewSandbox) -> SandboxId {
         let project = self.engine.project_sample().await.unwrap().id;
         // The model is asked through the gateway: no network is needed, and none gets in the way.
-        let new = NewSandbox { network: NetworkMode::None, ..NewSandbox::of(project, self.driven.kind, prompt) };
+        let new = NewSandbox {
+            network: NetworkMode::None,
+            memory_mb: std::env::var("MEM").ok().and_then(|m| m.parse().ok()).unwrap_or(1024),
+            ..NewSandbox::of(project, self.driven.kind, prompt)
+        };
         self.engine.sandbox_create(change(new)).await.unwrap().id
     }
 

@@ -28,6 +28,8 @@ const CLI: Cli = Cli {
     version_argument: "--version",
     minimum_version: (2, 1, 0),
     install: "npm install -g @anthropic-ai/claude-code@latest",
+    native: None,
+    node: None,
 };
 
 /// The aliases stand for the newest of their line (`claude --help`, `--model`).
@@ -185,6 +187,7 @@ mod tests {
     fn launch(prompt: &str, session: Session, kind: CredentialKind) -> Process {
         Claude.launch(&Launch {
             program: PathBuf::from("/opt/claude"),
+            interpreter: None,
             prompt,
             model: Some("sonnet"),
             session,

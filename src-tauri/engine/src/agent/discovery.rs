@@ -55,6 +55,8 @@ pub enum Problem {
     NotExecutable,
     #[error("it is a script for {interpreter}, which was not found")]
     NoInterpreter { interpreter: String },
+    #[error("it needs Node {}.{}.{} or newer; found {}.{}.{}", needed.0, needed.1, needed.2, found.0, found.1, found.2)]
+    OldNode { found: Version, needed: Version },
     #[error("it did not print its version: {reason}")]
     NoVersion { reason: String },
     #[error("version {}.{}.{} is too old: {}.{}.{} is needed", found.0, found.1, found.2, needed.0, needed.1, needed.2)]
@@ -122,6 +124,9 @@ fn fix(cli: &Cli, looked: &[Looked]) -> String {
     let path = looked.candidate.path.display();
     match (problem, looked.candidate.source) {
         (Problem::NotExecutable, _) => format!("{path} is not executable. Run: chmod +x {path}"),
+        (Problem::OldNode { .. }, _) => {
+            format!("{path}: {problem}. Install a newer Node, for example: nvm install --lts")
+        }
         (Problem::TooOld { .. }, _) => format!("{path}: {problem}. Update it with: {}", cli.install),
         (Problem::NoInterpreter { interpreter }, _) => {
             format!(

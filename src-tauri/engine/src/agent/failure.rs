@@ -24,7 +24,14 @@ impl Evidence<'_> {
         let text = self.text.to_lowercase();
         let said = |words: &[&str]| words.iter().any(|word| text.contains(word) || self.code.contains(word));
         // Sentences first where one status has several meanings: an empty account answers 400, 402 or 429.
-        if said(&["credit balance", "insufficient_quota", "billing", "payment required", "purchase more credits"]) {
+        if said(&[
+            "credit balance",
+            "insufficient_quota",
+            "billing",
+            "payment required",
+            "purchase more credits",
+            "quota exceeded",
+        ]) {
             return Some(ErrorKind::Billing);
         }
         if said(&[
@@ -65,7 +72,7 @@ impl Evidence<'_> {
         if said(&NETWORK) {
             return Some(ErrorKind::Network);
         }
-        if said(&["overloaded", "server_error", "internal server error"]) {
+        if said(&["overloaded", "server_error", "internal server error", "at capacity", "high demand"]) {
             return Some(ErrorKind::Overloaded);
         }
         if said(&["permission_error", "permission_denied", "not_allowed", "forbidden"]) {
@@ -76,7 +83,7 @@ impl Evidence<'_> {
 }
 
 /// What agents, their HTTP libraries and the operating system say when the endpoint cannot be reached.
-const NETWORK: [&str; 15] = [
+const NETWORK: [&str; 21] = [
     "connection_failed",
     "econnrefused",
     "econnreset",
@@ -92,6 +99,12 @@ const NETWORK: [&str; 15] = [
     "socket hang up",
     "unable to connect",
     "fetch failed",
+    "stream disconnected",
+    "error sending request",
+    "network error",
+    "other side closed",
+    "idle timeout",
+    "body timeout",
 ];
 
 /// How a process ended that said nothing decisive itself, in words and as a kind.

@@ -4,9 +4,15 @@
 //! happens with the bytes (spool, offsets, storing, showing) is the same for all of them.
 
 mod claude;
+mod codex;
 pub mod discovery;
 mod failure;
+mod makers;
+mod opencode;
+mod page;
+mod pi;
 mod shell;
+mod stderr;
 
 use std::{fmt, path::PathBuf};
 
@@ -33,6 +39,11 @@ pub struct Cli {
     pub minimum_version: (u32, u32, u32),
     /// What to run to get it.
     pub install: &'static str,
+    /// Where the program itself is, beneath a folder `node_modules`, where what a person types is only a script that starts
+    /// it; a star stands for any part of one name. A script that is killed would leave the program behind.
+    pub native: Option<&'static str>,
+    /// The oldest Node that runs it, where it is a script.
+    pub node: Option<(u32, u32, u32)>,
 }
 
 /// How a turn relates to the conversation before it.
@@ -51,6 +62,8 @@ pub enum Session {
 pub struct Launch<'a> {
     /// The CLI as found by discovery; for Shell the shell itself.
     pub program: PathBuf,
+    /// What runs it, where it is a script.
+    pub interpreter: Option<PathBuf>,
     pub prompt: &'a str,
     pub model: Option<&'a str>,
     pub session: Session,
@@ -195,6 +208,10 @@ pub trait Agent: Send + Sync + fmt::Debug {
     fn efforts(&self) -> &'static [&'static str] {
         &[]
     }
+    /// How much memory a sandbox for it gets when nothing else is said, in megabytes.
+    fn memory_mb(&self) -> u32 {
+        1024
+    }
     /// Options of its command line that are ours to give: a person's extra arguments may not name them.
     fn own_options(&self) -> &'static [&'static str] {
         &[]
@@ -206,7 +223,13 @@ pub trait Agent: Send + Sync + fmt::Debug {
 
 /// Every agent there is, in the order in which they are offered.
 pub fn agents() -> &'static [&'static dyn Agent] {
-    &[&claude::Claude, &shell::Shell]
+    &[&claude::Claude, &codex::Codex, &opencode::OpenCode, &pi::Pi, &shell::Shell]
+}
+
+/// A path as seen from the workspace: every sandbox's lies in a folder of that name.
+fn in_workspace(path: &str) -> &str {
+    const FOLDER: &str = "/workspace/";
+    path.rfind(FOLDER).map(|at| &path[at + FOLDER.len()..]).filter(|rest| !rest.is_empty()).unwrap_or(path)
 }
 
 /// The agent of this kind; `None` for one that cannot be started yet.

@@ -9,7 +9,6 @@ use crate::{
 };
 
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
-pub(crate) const DEFAULT_MEMORY_MB: u32 = 1024;
 pub(crate) const DEFAULT_CPUS: u32 = 2;
 /// The longest running time.
 pub(crate) const LONGEST_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -52,6 +51,11 @@ pub struct NewSandbox {
     pub issue: Option<(u64, String)>,
 }
 
+/// How much memory a sandbox for this agent gets when nothing else is said.
+pub(crate) fn memory_of(kind: AgentKind) -> u32 {
+    crate::agent::agent(kind).map_or(1024, crate::agent::Agent::memory_mb)
+}
+
 /// What happens to a message while a turn runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendHow {
@@ -73,7 +77,7 @@ impl NewSandbox {
             provider: ProviderKind::Local,
             timeout: DEFAULT_TIMEOUT,
             on_timeout: OnTimeout::Kill,
-            memory_mb: DEFAULT_MEMORY_MB,
+            memory_mb: memory_of(agent),
             cpus: DEFAULT_CPUS,
             network: NetworkMode::Open,
             allowed_hosts: Vec::new(),

@@ -41,6 +41,30 @@ pub struct Usage {
     pub cache_read: u64,
 }
 
+impl Usage {
+    /// What was consumed after `before`, of amounts that only grow.
+    #[must_use]
+    pub fn since(&self, before: &Usage) -> Usage {
+        Usage {
+            input: self.input.saturating_sub(before.input),
+            output: self.output.saturating_sub(before.output),
+            cache_write: self.cache_write.saturating_sub(before.cache_write),
+            cache_read: self.cache_read.saturating_sub(before.cache_read),
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(&self, more: &Usage) -> Usage {
+        Usage {
+            input: self.input.saturating_add(more.input),
+            output: self.output.saturating_add(more.output),
+            cache_write: self.cache_write.saturating_add(more.cache_write),
+            cache_read: self.cache_read.saturating_add(more.cache_read),
+        }
+    }
+}
+
 /// An edit as a unified diff.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileDiff {

@@ -22,6 +22,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Preparation {
     pub program: PathBuf,
+    pub interpreter: Option<PathBuf>,
     /// Folders the sandbox must see for the program to run.
     pub read_only: Vec<PathBuf>,
     pub version: Option<String>,
@@ -67,6 +68,7 @@ pub(crate) async fn prepare(
     let billed_to = credential.as_ref().map(|(kind, secret)| billed_to(*kind, secret));
     Ok(Preparation {
         program: cli.program,
+        interpreter: cli.interpreter,
         read_only: cli.read_only,
         version: cli.version,
         credential,
@@ -118,6 +120,7 @@ impl Preparation {
         };
         let process = agent.launch(&Launch {
             program: self.program.clone(),
+            interpreter: self.interpreter.clone(),
             prompt,
             model: sandbox.model.as_deref().or(agent.default_model()),
             session,

@@ -62,6 +62,16 @@ pub(crate) fn between(path: &str, old: Option<&str>, new: &str) -> FileDiff {
     FileDiff { path: path.to_owned(), added, removed, patch: cut(&patch, MAX_PATCH) }
 }
 
+/// A diff an agent made itself: its hunks as they are, counted. `None` where there are none.
+pub(crate) fn patch(path: &str, told: &str) -> Option<FileDiff> {
+    let begin = if told.starts_with("@@") { 0 } else { told.find("\n@@")? + 1 };
+    let (hunks, created) = (&told[begin..], told[..begin].contains("--- /dev/null"));
+    let count = |sign| hunks.lines().filter(|line| line.starts_with(sign)).count();
+    let [added, removed] = ['+', '-'].map(|sign| u32::try_from(count(sign)).unwrap_or(u32::MAX));
+    let patch = cut(&format!("{}{hunks}", header(path, created)), MAX_PATCH);
+    Some(FileDiff { path: path.to_owned(), added, removed, patch })
+}
+
 fn header(path: &str, created: bool) -> String {
     if created { format!("--- /dev/null\n+++ b/{path}\n") } else { format!("--- a/{path}\n+++ b/{path}\n") }
 }

@@ -18,8 +18,8 @@ mod tool;
 pub use items::{Items, fold};
 pub use lines::{Line, LineSplitter, MAX_LINE};
 
-pub(crate) use diff::{Hunk, between, from_hunks};
+pub(crate) use diff::{Hunk, between, from_hunks, patch};
 pub(crate) use output::OutputText;
 pub(crate) use text::{MAX_FIELD, cut, one_line};
 pub(crate) use time::{parse_rfc3339, plausible_epoch};
-pub(crate) use tool::{kind_of, relative, summarise};
+pub(crate) use tool::{kind_of, phrase, relative, summarise};

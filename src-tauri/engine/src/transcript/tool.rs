@@ -72,6 +72,21 @@ pub(crate) fn summarise(input: &str, directory: Option<&str>) -> String {
     rest.into_iter().find_map(Loose::text).map(|text| one_line(&text)).unwrap_or_default()
 }
 
+/// What a call does just now, as a phrase: "runs npm test".
+pub(crate) fn phrase(tool: ToolKind, name: &str, summary: &str) -> String {
+    let verb = match tool {
+        ToolKind::Edit => "edits",
+        ToolKind::Write => "writes",
+        ToolKind::Read => "reads",
+        ToolKind::Search => "searches for",
+        ToolKind::Command => "runs",
+        ToolKind::Web => "looks up",
+        ToolKind::Plan => return "plans".to_owned(),
+        ToolKind::Other => return format!("uses {name}"),
+    };
+    if summary.is_empty() { format!("uses {name}") } else { format!("{verb} {summary}") }
+}
+
 /// `path` as seen from `directory`, where it lies in it.
 pub(crate) fn relative<'a>(path: &'a str, directory: Option<&str>) -> &'a str {
     directory

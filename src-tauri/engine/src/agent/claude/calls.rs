@@ -11,7 +11,7 @@ use crate::{
     transcript::{
         Hunk, Items, MAX_FIELD, between, cut, from_hunks,
         json::{Loose, Str},
-        kind_of, relative, summarise,
+        kind_of, phrase, relative, summarise,
     },
 };
 
@@ -159,17 +159,7 @@ impl Calls {
     /// What the agent waits for, as a phrase.
     pub fn headline(&self) -> Option<String> {
         let call = self.running.last()?;
-        let (verb, summary) = match call.tool {
-            ToolKind::Edit => ("edits", &call.summary),
-            ToolKind::Write => ("writes", &call.summary),
-            ToolKind::Read => ("reads", &call.summary),
-            ToolKind::Search => ("searches for", &call.summary),
-            ToolKind::Command => ("runs", &call.summary),
-            ToolKind::Web => ("looks up", &call.summary),
-            ToolKind::Plan => return Some("plans".to_owned()),
-            ToolKind::Other => ("uses", &call.name),
-        };
-        Some(if summary.is_empty() { format!("uses {}", call.name) } else { format!("{verb} {summary}") })
+        Some(phrase(call.tool, &call.name, &call.summary))
     }
 }
 

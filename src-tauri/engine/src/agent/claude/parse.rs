@@ -1,7 +1,5 @@
 //! Reads one turn of Claude Code.
 
-use std::mem;
-
 use super::{
     blocks::{Blocks, Prose},
     calls::Calls,
@@ -10,13 +8,10 @@ use super::{
     verdict::{self, Said},
 };
 use crate::{
-    agent::{Exit, Failure, Outcome, Parser},
+    agent::{Exit, Failure, Outcome, Parser, stderr::Stderr},
     model::{Delta, ErrorKind, Item, NoticeLevel, Stream, Timestamp, Usage},
-    transcript::{self, Items, LineSplitter, MAX_FIELD, OutputText, cut, json, parse_rfc3339},
+    transcript::{self, Items, LineSplitter, MAX_FIELD, cut, json, parse_rfc3339},
 };
-
-/// How much of standard error is kept to explain a failure, in bytes.
-const MAX_STDERR: usize = 8 * 1024;
 
 /// The parser: lines, and what they have told so far.
 #[derive(Debug, Default)]
@@ -36,10 +31,7 @@ struct Turn {
     blocks: Blocks,
     calls: Calls,
     tally: Tally,
-    /// Standard error that no item shows yet, and its beginning for an explanation.
-    held_stderr: Vec<u8>,
-    stderr: String,
-    stderr_text: OutputText,
+    stderr: Stderr,
     /// The agent's own clock, by which durations are told where it prints one.
     clock: Option<Timestamp>,
     /// The notice of the retry under way.
@@ -59,7 +51,7 @@ impl Parser for ClaudeParser {
                 let turn = &mut self.turn;
                 self.lines.push(bytes, |line| turn.line(line, at, deltas));
             }
-            Stream::Err => self.turn.hold_stderr(bytes, deltas),
+            Stream::Err => self.turn.stderr.hold(bytes, &mut self.turn.items, deltas),
         }
     }
 
@@ -80,13 +72,7 @@ impl Parser for ClaudeParser {
         self.lines.finish(|line| turn.line(line, at, deltas));
         turn.calls.give_up(false, "It did not finish.", deltas);
         let error = turn.failure(exit, interrupted);
-        // What explains the failure is not shown twice.
-        let explained = error.as_ref().is_some_and(|error| error.message.contains(turn.stderr.trim()));
-        if explained && turn.held_stderr.len() <= MAX_STDERR {
-            turn.held_stderr.clear();
-        }
-        turn.show_stderr(deltas);
-        turn.stderr_text.finish(&mut turn.items, deltas);
+        turn.stderr.finish(error.as_ref().map(|error| error.message.as_str()), &mut turn.items, deltas);
         if let Some(Failure { kind, message, retry_at }) = &error {
             let item = Item::Error { error: *kind, message: message.clone(), retry_at: *retry_at };
             turn.items.add(item, deltas);
@@ -101,7 +87,7 @@ impl Turn {
         if line.dropped == 0 && line.bytes.trim_ascii().is_empty() {
             return;
         }
-        self.show_stderr(deltas);
+        self.stderr.show(&mut self.items, deltas);
         // Nearly every line is UTF-8, and that is quickly seen.
         let text = std::str::from_utf8(line.bytes)
             .map_or_else(|_| String::from_utf8_lossy(line.bytes), std::borrow::Cow::Borrowed);
@@ -371,35 +357,8 @@ impl Turn {
         self.items.add(Item::Notice { level, text, retry_at }, deltas);
     }
 
-    /// Keeps standard error until the next line of the agent: where it explains why the agent ended, it becomes the
-    /// error's text.
-    fn hold_stderr(&mut self, bytes: &[u8], deltas: &mut Vec<Delta>) {
-        self.held_stderr.extend_from_slice(bytes);
-        if self.held_stderr.len() > MAX_STDERR {
-            self.show_stderr(deltas);
-        }
-    }
-
-    fn show_stderr(&mut self, deltas: &mut Vec<Delta>) {
-        if self.held_stderr.is_empty() {
-            return;
-        }
-        let held = mem::take(&mut self.held_stderr);
-        self.remember_stderr(&held);
-        self.stderr_text.push(Stream::Err, &held, &mut self.items, deltas);
-        self.stderr_text.close();
-    }
-
-    fn remember_stderr(&mut self, bytes: &[u8]) {
-        let room = MAX_STDERR.saturating_sub(self.stderr.len()).min(bytes.len());
-        self.stderr.push_str(&String::from_utf8_lossy(&bytes[..room]));
-    }
-
     /// Why the turn failed, if it did.
     fn failure(&mut self, exit: Exit, interrupted: bool) -> Option<Failure> {
-        let held = mem::take(&mut self.held_stderr);
-        self.remember_stderr(&held);
-        self.held_stderr = held;
         if let Some(mut concluded) = self.said.concluded() {
             if let Some(failure) = &mut concluded
                 && interrupted
@@ -413,6 +372,6 @@ impl Turn {
             }
             return concluded;
         }
-        Some(self.said.unconcluded(exit, interrupted, self.begun, self.no_key, self.stderr.trim()))
+        Some(self.said.unconcluded(exit, interrupted, self.begun, self.no_key, self.stderr.text()))
     }
 }

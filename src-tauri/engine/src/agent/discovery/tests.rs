@@ -6,7 +6,14 @@ use tempfile::TempDir;
 
 use super::*;
 
-const CLI: Cli = Cli { program: "claude", version_argument: "--version", minimum_version: (2, 1, 0), install: "npm i" };
+const CLI: Cli = Cli {
+    program: "claude",
+    version_argument: "--version",
+    minimum_version: (2, 1, 0),
+    install: "npm i",
+    native: None,
+    node: None,
+};
 
 fn home() -> (TempDir, PathBuf) {
     let home = tempfile::tempdir().unwrap();
