@@ -1,6 +1,7 @@
 //! Counts lines, on all processors where there is much to count.
 
 use std::{
+    io::Read,
     num::NonZero,
     sync::atomic::{AtomicUsize, Ordering},
     thread,
@@ -82,21 +83,40 @@ fn one(odb: &Odb<'_>, entry: &Entry) -> Result<ChangedFile, Error> {
 enum Content<'odb> {
     Nothing,
     TooLarge(u64),
-    Read(OdbObject<'odb>),
+    Loose(Vec<u8>),
+    Packed(OdbObject<'odb>),
 }
 
 impl<'odb> Content<'odb> {
     fn of(odb: &'odb Odb<'_>, blob: Option<Oid>) -> Result<Self, Error> {
         let Some(blob) = blob else { return Ok(Self::Nothing) };
+        if let Some(loose) = Self::loose(odb, blob) {
+            return Ok(loose);
+        }
         let size = odb.read_header(blob)?.0 as u64;
-        if size > LARGEST { Ok(Self::TooLarge(size)) } else { Ok(Self::Read(odb.read(blob)?)) }
+        if size > LARGEST { Ok(Self::TooLarge(size)) } else { Ok(Self::Packed(odb.read(blob)?)) }
+    }
+
+    /// What a checkpoint wrote, opened once for its size and its contents. None where it is packed, or not what its id
+    /// says: reading it in the other way tells.
+    fn loose(odb: &Odb<'_>, blob: Oid) -> Option<Self> {
+        let (reader, length, kind) = odb.reader(blob).ok()?;
+        let size = length as u64;
+        if size > LARGEST {
+            return Some(Self::TooLarge(size));
+        }
+        let mut bytes = Vec::with_capacity(length + 1);
+        reader.take(size + 1).read_to_end(&mut bytes).ok()?;
+        let is_whole = bytes.len() == length && Oid::hash_object(kind, &bytes).ok()? == blob;
+        is_whole.then_some(Self::Loose(bytes))
     }
 
     fn size(&self) -> Option<u64> {
         match self {
             Self::Nothing => None,
             Self::TooLarge(size) => Some(*size),
-            Self::Read(object) => Some(object.len() as u64),
+            Self::Loose(bytes) => Some(bytes.len() as u64),
+            Self::Packed(object) => Some(object.len() as u64),
         }
     }
 
@@ -104,7 +124,8 @@ impl<'odb> Content<'odb> {
         match self {
             Self::Nothing => Some(&[]),
             Self::TooLarge(_) => None,
-            Self::Read(object) => Some(object.data()),
+            Self::Loose(bytes) => Some(bytes),
+            Self::Packed(object) => Some(object.data()),
         }
     }
 }

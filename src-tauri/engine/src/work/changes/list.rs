@@ -1,6 +1,8 @@
 //! The list of files that differ.
 
-use git2::{Delta, DiffFindOptions, DiffOptions, FileMode, Oid, Repository};
+use std::thread;
+
+use git2::{Delta, Diff, DiffFindOptions, DiffOptions, FileMode, Oid};
 
 use super::{Between, count};
 use crate::work::{Error, Vault};
@@ -66,28 +68,42 @@ pub(super) struct Entry {
 }
 
 pub(super) fn changed_files(vault: &Vault, between: Between, most: usize) -> Result<Changes, Error> {
-    let mut entries = entries(&vault.open()?, between)?;
-    let more = entries.len().saturating_sub(most);
-    entries.truncate(most);
-    let files = count::all(vault, &entries)?;
+    let repository = vault.open()?;
+    let [from, to] = between.trees(&repository)?;
+    let mut options = DiffOptions::new();
+    options.include_typechange(true).skip_binary_check(true);
+    let mut diff = repository.diff_tree_to_tree(from.as_ref(), to.as_ref(), Some(&mut options))?;
+    // What is where it was has not moved: it is counted while moved files are looked for.
+    let stays = |status| status == Delta::Modified;
+    let (modified, modified_count) = entries(&diff, stays, most);
+    let (others, modified_files) = thread::scope(|scope| {
+        let files = scope.spawn(|| count::all(vault, &modified));
+        let others = find_moved(&mut diff).map(|()| entries(&diff, |status| !stays(status), most));
+        (others, files.join().expect("counting does not panic"))
+    });
+    let (others, others_count) = others?;
+    let files = modified_files?.into_iter().chain(count::all(vault, &others)?);
+    let mut files: Vec<_> = modified.iter().chain(&others).map(|entry| &entry.path).zip(files).collect();
+    files.sort_by_key(|(path, _)| *path);
+    files.truncate(most);
+    let files: Vec<ChangedFile> = files.into_iter().map(|(_, file)| file).collect();
+    let more = (modified_count + others_count).saturating_sub(most);
     let sum = |count: fn(&ChangedFile) -> Option<u32>| files.iter().filter_map(count).map(u64::from).sum();
     Ok(Changes { more, additions: sum(|file| file.additions), deletions: sum(|file| file.deletions), files })
 }
 
-/// What differs, by path, with moved files found.
-fn entries(repository: &Repository, between: Between) -> Result<Vec<Entry>, Error> {
-    let [from, to] = between.trees(repository)?;
-    let mut options = DiffOptions::new();
-    options.include_typechange(true).skip_binary_check(true);
-    let mut diff = repository.diff_tree_to_tree(from.as_ref(), to.as_ref(), Some(&mut options))?;
-    find_moved(&mut diff)?;
-    let mut entries: Vec<Entry> = diff.deltas().filter_map(|delta| entry(&delta)).collect();
+/// Those that differ in this way, by path, at most so many; and how many there are.
+fn entries(diff: &Diff<'_>, is_wanted: impl Fn(Delta) -> bool, most: usize) -> (Vec<Entry>, usize) {
+    let wanted = diff.deltas().filter(|delta| is_wanted(delta.status()));
+    let mut entries: Vec<Entry> = wanted.filter_map(|delta| entry(&delta)).collect();
     entries.sort_by(|one, other| one.path.cmp(&other.path));
-    Ok(entries)
+    let count = entries.len();
+    entries.truncate(most);
+    (entries, count)
 }
 
 /// Finds moved files, within limits.
-pub(super) fn find_moved(diff: &mut git2::Diff<'_>) -> Result<(), Error> {
+pub(super) fn find_moved(diff: &mut Diff<'_>) -> Result<(), Error> {
     let (mut added, mut deleted) = (0_usize, 0_usize);
     for delta in diff.deltas() {
         added += usize::from(delta.status() == Delta::Added);
