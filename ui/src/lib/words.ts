@@ -33,7 +33,23 @@ export const providerWords = { local: m.provider_local, docker: m.provider_docke
 
 export const networkWords = { open: m.network_open, listed: m.network_listed, none: m.network_none } satisfies Record<NetworkMode, () => string>;
 
-export const keyWords = { anthropic_key: m.key_anthropic, claude_oauth_token: m.key_claude_oauth, github_token: m.key_github, github_enterprise_token: m.key_github_enterprise } satisfies Record<CredentialKind, () => string>;
+export const keyWords = {
+  anthropic_key: m.key_anthropic,
+  claude_oauth_token: m.key_claude_oauth,
+  openai_key: m.key_openai,
+  openrouter_key: m.key_openrouter,
+  compatible_key: m.key_compatible,
+  github_token: m.key_github,
+  github_enterprise_token: m.key_github_enterprise,
+} satisfies Record<CredentialKind, () => string>;
+
+/** What an agent's programs are called where a person types them. */
+export const programNames = { shell: "sh", claude: "claude", codex: "codex", opencode: "opencode", pi: "pi" } satisfies Record<AgentKind, string>;
+
+const efforts: Record<string, () => string> = { none: m.effort_none, off: m.effort_off, minimal: m.effort_minimal, low: m.effort_low, medium: m.effort_medium, high: m.effort_high, xhigh: m.effort_xhigh, max: m.effort_max };
+
+/** An effort is a word of the agent's; one we have no word for is shown as it is. */
+export const effortWord = (effort: string): string => efforts[effort]?.() ?? effort;
 
 /** What is said of a file that did not just change inside. */
 export const changeWords = {

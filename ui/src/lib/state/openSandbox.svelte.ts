@@ -99,6 +99,8 @@ export class OpenSandbox {
   delete = () => this.#client.sandboxDelete(this.id);
   interrupt = () => this.#client.sandboxInterrupt(this.id);
   extend = (minutes: number) => this.#client.sandboxExtend(this.id, minutes);
+  /** Lets the agent go on at this moment, once a limit has ended; null takes that back. */
+  continueAt = (at: number | null) => this.#client.sandboxContinueAt(this.id, at);
   send = (content: string, how: SendHow) => this.#client.sandboxSend(this.id, content, how);
   editQueued = (message: string, content: string) => this.#client.messageEdit(message, content);
   cancelQueued = (message: string) => this.#client.messageCancel(message);

@@ -1,5 +1,5 @@
 import type { Client } from "../ipc/client";
-import type { Agent, AppInfo, Changed, Credential, CredentialKind, DoctorReport, Settings } from "../types";
+import type { Agent, AgentKind, AgentSettings, AppInfo, Changed, Credential, CredentialKind, DoctorReport, Settings } from "../types";
 import { Loading } from "./loading.svelte";
 
 /** What concerns the whole application: settings, keys, agents, the doctor's report. */
@@ -32,6 +32,12 @@ export class ApplicationSettings {
     await this.settings.load();
   }
 
+  /** Saves what is set for one agent, then looks for its program again. */
+  async saveAgent(kind: AgentKind, to: AgentSettings): Promise<void> {
+    await this.save({ agents: { ...this.settings.value?.agents, [kind]: to } });
+    await this.agents.load();
+  }
+
   async setKey(kind: CredentialKind, secret: string, isSessionOnly: boolean): Promise<void> {
     await this.#client.credentialSet(kind, secret, isSessionOnly);
     await this.#afterKey();
@@ -43,7 +49,8 @@ export class ApplicationSettings {
   }
 
   apply(change: Changed): void {
-    if (change.kind === "settings") void this.settings.load();
+    // Where a program or an API is decides whether an agent can start.
+    if (change.kind === "settings") void Promise.all([this.settings.load(), this.agents.load()]);
     if (change.kind === "credentials") void this.#afterKey();
   }
 

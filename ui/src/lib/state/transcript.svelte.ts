@@ -31,7 +31,6 @@ export class Transcript {
   #logEnd = $state(0);
   #queue = $state.raw<Message[]>([]);
   /** When the agent was last heard of. */
-  #heardAt = $state(0);
 
   /** Which opening answers belong to: whatever an earlier one still sends is ignored. */
   #opening = 0;
@@ -57,7 +56,6 @@ export class Transcript {
   get unseen() { return this.#unseen; }
   get logEnd() { return this.#logEnd; }
   get queue() { return this.#queue; }
-  get heardAt() { return this.#heardAt; }
 
   async open(): Promise<void> {
     const opening = ++this.#opening;
@@ -120,7 +118,6 @@ export class Transcript {
     this.#acknowledged = 0;
     this.#logEnd = snapshot.logEnd;
     this.#queue = snapshot.queue;
-    this.#heardAt = snapshot.rows.at(-1)?.time ?? 0;
     this.#error = null;
     this.#phase = "ready";
     const last = this.#rows.at(-1);
@@ -172,7 +169,6 @@ export class Transcript {
       if (frame.queue !== null) this.#queue = frame.queue;
     }
     this.#rows = rows;
-    this.#heardAt = Date.now();
     this.#trim();
     const applied = this.#expected - 1;
     if (applied - this.#acknowledged < ACKNOWLEDGED_TOGETHER) return;

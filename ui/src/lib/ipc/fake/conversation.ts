@@ -1,5 +1,5 @@
 /** Conversations as agents have them: every kind of row, and some that are hostile. */
-import type { Item, Row } from "../bindings";
+import type { AgentKind, Item, Row } from "../bindings";
 
 type Tool = Extract<Item, { kind: "tool" }>;
 
@@ -79,6 +79,104 @@ export function shellTurns(): Item[][] {
     [{ kind: "message", text: "seq 100000", messageId: "m2" }],
   ];
 }
+
+const RUST_PATCH = `--- a/crates/cart/src/lib.rs
++++ b/crates/cart/src/lib.rs
+@@ -41,7 +41,3 @@
+ pub fn total(cart: &Cart, at: Instant) -> Money {
+-    let mut total = Money::ZERO;
+-    for line in &cart.lines {
+-        total += line.price * line.count - discount(line, at);
+-    }
+-    total
++    cart.lines.iter().map(|line| pricing::of(line, at)).sum()
+ }
+`;
+
+/** Codex: whole messages, no streaming; a plan that is kept up; a lost connection it mends by itself. */
+export function codexTurns(): Item[][] {
+  return [
+    [
+      { kind: "message", text: "Which rules decide a price today, and where do they live?", messageId: "m1" },
+      { kind: "thinking", text: "**Locating the pricing rules**\n\nSearch the cart crate for discounts, then see who calls them." },
+      tool({ tool: "command", summary: "rg -n discount crates", input: "rg -n discount crates", exitCode: 0, durationMs: 90, result: "crates/cart/src/lib.rs:44:    total += line.price * line.count - discount(line, at);\ncrates/cart/src/rules.rs:12:pub fn discount(line: &Line, at: Instant) -> Money {" }),
+      { kind: "text", text: "Three rules, all in `crates/cart/src/rules.rs`:\n\n1. **Volume:** from ten pieces, 5 %.\n2. **Season:** by date, from `seasons.toml`.\n3. **Staff:** by the account's role.\n\n`total()` is their only caller, so they can move without touching anything else." },
+      { kind: "ended", error: null, exitCode: 0, durationMs: 31_000, usage: null },
+    ],
+    [
+      { kind: "message", text: "Move them into a crate of their own and keep every total the same to the cent.", messageId: "m2" },
+      { kind: "progress", entries: [{ text: "Pin today's totals with a test", state: "done" }, { text: "Move the rules to crates/pricing", state: "active" }, { text: "Call them from the cart", state: "pending" }] },
+      tool({ tool: "write", summary: "crates/pricing/src/lib.rs", durationMs: 20, result: "" }),
+      tool({ tool: "edit", summary: "crates/cart/src/lib.rs", durationMs: 30, diff: { path: "crates/cart/src/lib.rs", added: 1, removed: 5, patch: RUST_PATCH } }),
+      tool({ tool: "command", summary: "cargo test -p pricing", input: "cargo test -p pricing", state: "failed", exitCode: 101, durationMs: 12_400, result: "running 9 tests\n\u001b[31mtest season_ends_at_midnight ... FAILED\u001b[0m\n\ntest result: FAILED. 8 passed; 1 failed" }),
+      { kind: "notice", level: "warning", text: "The connection to the model was lost; the agent connects again, attempt 1 of 5.", retryAt: null },
+      { kind: "text", text: "One test fails: a season ended at local midnight, and the moved code reads the date in UTC. I pass the shop's time zone along instead of reading it inside." },
+      tool({ tool: "command", summary: "cargo test -p pricing", input: "cargo test -p pricing", state: "running", durationMs: null }),
+    ],
+  ];
+}
+
+const GO_PATCH = `--- a/src/import/reader.go
++++ b/src/import/reader.go
+@@ -18,4 +18,7 @@
+ func (r *Reader) Next() (Record, error) {
+ 	line, err := r.buf.ReadBytes('\\n')
+-	if err != nil { return Record{}, err }
++	if errors.Is(err, io.EOF) && len(line) > 0 {
++		return Record{}, ErrTorn
++	}
++	if err != nil { return Record{}, err }
+ 	return parse(line)
+`;
+
+/** OpenCode: every step in order, and long silences while it tries again without a word. */
+export function opencodeTurns(): Item[][] {
+  return [
+    [
+      { kind: "message", text: "The importer accepts a file that was cut off in the middle of a line. It must not.", messageId: "m1" },
+      ...["src/import/reader.go", "src/import/reader_test.go", "src/import/record.go"].map((summary) => tool({ tool: "read", summary, durationMs: 12, result: "package importer" })),
+      tool({ tool: "search", summary: "io.EOF", durationMs: 40, result: "src/import/reader.go:20" }),
+      { kind: "progress", entries: [{ text: "Reproduce with a torn file", state: "done" }, { text: "Refuse it in Next()", state: "done" }, { text: "Say which line was torn", state: "active" }] },
+      { kind: "text", text: "`Next()` treats **any** end of file as the end of the records, also where the last line has no line break. I return `ErrTorn` there, so the caller can tell the two apart." },
+      tool({ tool: "edit", summary: "src/import/reader.go", durationMs: 18, diff: { path: "src/import/reader.go", added: 4, removed: 1, patch: GO_PATCH } }),
+      tool({ tool: "command", summary: "go test ./src/import/...", input: "go test ./src/import/...", exitCode: 0, durationMs: 2_900, result: "ok  \texample.org/harbor/src/import\t0.412s" }),
+      tool({ tool: "other", name: "lsp_diagnostics", summary: "", input: '{"path":"src/import/reader.go"}', durationMs: 210, result: "[]" }),
+      { kind: "text", text: "It passes. Next I give the error the number of the torn line." },
+      tool({ tool: "edit", summary: "src/import/reader.go", state: "running", durationMs: null }),
+    ],
+  ];
+}
+
+/** Pi: streams, and ends with code 0 even where the model refused; here a limit whose end is known. */
+export function piTurns(): Item[][] {
+  return [
+    [
+      { kind: "message", text: "Replace the date picker by the browser's own, and keep the form's values as they are.", messageId: "m1" },
+      { kind: "thinking", text: "The values are ISO dates already, which is what the browser's own field speaks." },
+      tool({ tool: "command", summary: "grep -rn DatePicker src", input: "grep -rn DatePicker src", exitCode: 0, durationMs: 35, result: "src/forms/Booking.tsx:9\nsrc/forms/Invoice.tsx:14" }),
+      tool({ tool: "read", summary: "src/forms/Booking.tsx", durationMs: 8, result: "export function Booking() {}" }),
+      tool({ tool: "edit", summary: "src/forms/Booking.tsx", durationMs: 14, diff: { path: "src/forms/Booking.tsx", added: 4, removed: 1, patch: PATCH.replaceAll("src/http/send.ts", "src/forms/Booking.tsx") } }),
+      { kind: "text", text: "Both forms send `YYYY-MM-DD`, so the values stay. `Booking` is done; `Invoice` needs a minimum date, which the browser's field takes as `min`." },
+      { kind: "ended", error: null, exitCode: 0, durationMs: 64_000, usage: null },
+    ],
+    [
+      { kind: "message", text: "Go on with the invoice.", messageId: "m2" },
+      tool({ tool: "read", summary: "src/forms/Invoice.tsx", durationMs: 9, result: "export function Invoice() {}" }),
+      { kind: "notice", level: "info", text: "The conversation was shortened to fit the model.", retryAt: null },
+      { kind: "error", error: "rate_limited", message: "429 rate_limit_error: this request would exceed your account's limit of tokens per day", retryAt: Date.now() + 48 * 60_000 },
+      { kind: "ended", error: "rate_limited", exitCode: 0, durationMs: 7_000, usage: null },
+    ],
+  ];
+}
+
+export const turnsOf = (agent: AgentKind): Item[][] => ({ claude: claudeTurns, codex: codexTurns, opencode: opencodeTurns, pi: piTurns, shell: shellTurns })[agent]();
+
+/** What an agent that does not stream goes on to print, a row at a time. */
+export const STEPS: Item[] = [
+  { kind: "text", text: "All nine pass. Now the cart calls the new crate, and the old module goes." },
+  tool({ tool: "edit", summary: "crates/cart/Cargo.toml", durationMs: 11, diff: { path: "crates/cart/Cargo.toml", added: 1, removed: 0, patch: "--- a/crates/cart/Cargo.toml\n+++ b/crates/cart/Cargo.toml\n@@ -7,1 +7,2 @@\n [dependencies]\n+pricing = { path = \"../pricing\" }\n" } }),
+  tool({ tool: "command", summary: "cargo test --workspace", input: "cargo test --workspace", exitCode: 0, durationMs: 21_300, result: "test result: ok. 64 passed; 0 failed" }),
+];
 
 /** What the agent goes on to say in the sandbox that works. */
 export const STREAM = " moves nothing.\n\nThat leaves three things to do:\n\n1. Parse the date with `Temporal.Instant.from`, which refuses what is not a date.\n2. Fall back to the doubled delay when the header is nonsense.\n3. Add the case to `retry.test.ts`, with the clock held still.\n\nI begin with the test, because it fails for the right reason already: the delay is `NaN`, and `setTimeout(NaN)` fires at once. ";

@@ -16,7 +16,7 @@ export function sandbox(id: string, title: string, change: Partial<Sandbox> = {}
   const createdAt = change.createdAt ?? Date.now() - 20 * MINUTE;
   return {
     id, project: "p1", title, status: "running", activity: "none", step: null, headline: "", reason: null, error: null, agent: "claude", model: "claude-sonnet-4-5", provider: "local",
-    isWorking: false, queued: 0, createdAt, startedAt: createdAt + 4_000, endedAt: null, expiresAt: Date.now() + 12 * MINUTE + 30_000, remainingMs: null, isDeleted: false, deletedAt: null, isUnsaved: false, pullRequest: null, revision: 1, ...change,
+    isWorking: false, quietMinutes: null, continueAt: null, queued: 0, createdAt, startedAt: createdAt + 4_000, endedAt: null, expiresAt: Date.now() + 12 * MINUTE + 30_000, remainingMs: null, isDeleted: false, deletedAt: null, isUnsaved: false, pullRequest: null, revision: 1, ...change,
   };
 }
 
@@ -42,9 +42,24 @@ export const sandboxes = (): Sandbox[] => [
   sandbox("s17", "Rename the tenants table", ended(5 * DAY, { isDeleted: true, deletedAt: Date.now() - 3 * DAY, pullRequest: opened(377, { status: "merged" }) })),
 ];
 
+/** One sandbox of each further agent: one prints whole rows, one is quiet, one has met a limit. */
+export const ofAgents = (): Sandbox[] => [
+  sandbox("s18", "Split the pricing rules out of the cart", { agent: "codex", model: "gpt-5.2-codex", isWorking: true, headline: "runs cargo test -p pricing", createdAt: Date.now() - 9 * MINUTE }),
+  sandbox("s19", "Make the importer survive a torn file", { agent: "opencode", model: "openrouter/qwen/qwen3-coder", isWorking: true, quietMinutes: 7, headline: "edits src/import/reader.go", createdAt: Date.now() - 27 * MINUTE }),
+  sandbox("s20", "Replace the date picker", { agent: "pi", model: "anthropic/claude-sonnet-4-5", headline: "waits for your message", createdAt: Date.now() - 41 * MINUTE }),
+];
+
+const AGENTS = {
+  shell: { name: "Shell", version: null, billedTo: null },
+  claude: { name: "Claude Code", version: "2.1.4", billedTo: "Anthropic key, …x7Qd" },
+  codex: { name: "Codex", version: "0.98.0", billedTo: "OpenAI key, …k2Rp" },
+  opencode: { name: "OpenCode", version: "1.4.7", billedTo: "OpenRouter key, …9fTb" },
+  pi: { name: "Pi", version: "0.54.0", billedTo: "Anthropic key, …x7Qd" },
+};
+
 export function details(of: Sandbox): SandboxDetails {
   return {
-    sandbox: of, agentName: of.agent === "shell" ? "Shell" : "Claude Code", agentVersion: of.agent === "shell" ? null : "2.1.4", billedTo: of.agent === "shell" ? null : "Anthropic key, …x7Qd", isKeyInside: false,
+    sandbox: of, agentName: AGENTS[of.agent].name, agentVersion: AGENTS[of.agent].version, billedTo: AGENTS[of.agent].billedTo, isKeyInside: false,
     timeoutMinutes: 25, onTimeout: "kill", memoryMb: 1024, cpus: 2, limitsEnforced: true, network: "listed", allowedHosts: ["api.anthropic.com", "github.com", "registry.example.org", "packages.example.org"],
     variables: ["DATABASE_URL", "LOG_LEVEL"], origin: "standalone", parent: null, repository: "example/harbor-api", baseBranch: "main", baseCommit: "4be19c2f0d6e1f7a", branch: "courier/retry-backoff",
     workspace: "/home/mara/.local/share/codecourier/sandboxes/0192f1c4/workspace", runningMs: 12 * MINUTE + 51_000, pausedMs: 80_000, turns: 3,
@@ -60,18 +75,28 @@ export function details(of: Sandbox): SandboxDetails {
 }
 
 export const agents = (): Agent[] => [
-  { kind: "claude", name: "Claude Code", models: [{ id: "claude-sonnet-4-5", name: "Sonnet 4.5" }, { id: "claude-opus-4-5", name: "Opus 4.5" }, { id: "claude-haiku-4-5", name: "Haiku 4.5" }], defaultModel: "claude-sonnet-4-5", needsKey: true, isInstalled: true, version: "2.1.4", billedTo: "Anthropic key, …x7Qd", isKeyInside: false, problem: null },
-  { kind: "codex", name: "Codex", models: [], defaultModel: null, needsKey: true, isInstalled: false, version: null, billedTo: null, isKeyInside: false, problem: "Codex was not found on this computer." },
-  { kind: "shell", name: "Shell", models: [], defaultModel: null, needsKey: false, isInstalled: true, version: null, billedTo: null, isKeyInside: false, problem: null },
+  { kind: "claude", name: "Claude Code", models: [{ id: "claude-sonnet-4-5", name: "Sonnet 4.5" }, { id: "claude-opus-4-5", name: "Opus 4.5" }, { id: "claude-haiku-4-5", name: "Haiku 4.5" }], defaultModel: "claude-sonnet-4-5", needsKey: true, isInstalled: true, version: "2.1.4", billedTo: "Anthropic key, …x7Qd", isKeyInside: false, problem: null, efforts: ["low", "medium", "high", "max"] },
+  { kind: "codex", name: "Codex", models: [{ id: "gpt-5.2-codex", name: "GPT-5.2 Codex" }], defaultModel: "gpt-5.2-codex", needsKey: true, isInstalled: false, version: null, billedTo: null, isKeyInside: false, problem: "Codex was not found on this computer. Run npm install -g @openai/codex, then look again.", efforts: ["minimal", "low", "medium", "high", "xhigh"] },
+  { kind: "opencode", name: "OpenCode", models: [{ id: "anthropic/claude-sonnet-4-5", name: "Sonnet 4.5 (Anthropic)" }, { id: "openai/gpt-5.2", name: "GPT-5.2 (OpenAI)" }], defaultModel: "anthropic/claude-sonnet-4-5", needsKey: true, isInstalled: true, version: "1.4.7", billedTo: "Anthropic key, …x7Qd", isKeyInside: false, problem: null, efforts: [] },
+  { kind: "pi", name: "Pi", models: [{ id: "openai/gpt-5.2", name: "GPT-5.2 (OpenAI)" }], defaultModel: "openai/gpt-5.2", needsKey: true, isInstalled: true, version: "0.54.0", billedTo: null, isKeyInside: false, problem: "There is no key for Pi (OpenAI key). Set it in Settings, under Keys.", efforts: ["off", "minimal", "low", "medium", "high"] },
+  { kind: "shell", name: "Shell", models: [], defaultModel: null, needsKey: false, isInstalled: true, version: null, billedTo: null, isKeyInside: false, problem: null, efforts: [] },
 ];
 
 export const credentials = (): Credential[] => [
   { kind: "anthropic_key", name: "Anthropic key", isSet: true, lastFour: "x7Qd", isSessionOnly: false, usedBy: ["claude", "opencode", "pi"] },
   { kind: "claude_oauth_token", name: "Claude subscription token", isSet: false, lastFour: null, isSessionOnly: false, usedBy: ["claude"] },
+  { kind: "openai_key", name: "OpenAI key", isSet: false, lastFour: null, isSessionOnly: false, usedBy: ["codex", "opencode", "pi"] },
+  { kind: "openrouter_key", name: "OpenRouter key", isSet: false, lastFour: null, isSessionOnly: false, usedBy: ["opencode", "pi"] },
+  { kind: "compatible_key", name: "Key of an OpenAI-compatible server", isSet: false, lastFour: null, isSessionOnly: false, usedBy: ["codex", "opencode", "pi"] },
   { kind: "github_token", name: "GitHub token", isSet: false, lastFour: null, isSessionOnly: false, usedBy: [] },
+  { kind: "github_enterprise_token", name: "GitHub Enterprise token", isSet: false, lastFour: null, isSessionOnly: false, usedBy: [] },
 ];
 
-export const settings = (): Settings => ({ theme: "system", notifications: { creating: false, running: false, paused: true, killed: true, error: true }, claudePath: null, anthropicBaseUrl: null, githubEnterpriseHost: null, hasSeenCloseNotice: false });
+export const settings = (): Settings => ({
+  theme: "system", notifications: { creating: false, running: false, paused: true, killed: true, error: true },
+  agents: { claude: { path: null, effort: "high", extraArguments: ["--add-dir", "/home/mara/shared notes"] } }, baseUrls: { compatible_key: "http://127.0.0.1:11434/v1" },
+  githubEnterpriseHost: null, quietAfterMinutes: 5, hasSeenCloseNotice: false,
+});
 
 export const defaults = (): NewSandboxDefaults => ({ agent: "claude", provider: "local", timeoutMinutes: 15, memoryMb: 1024, cpus: 2, hostCpus: 16, network: "listed", allowedHosts: ["github.com", "packages.example.org"], baseBranch: "main", branches: ["main", "develop", "release/2.8"], onTimeout: "kill", branchPrefix: "courier/" });
 
@@ -80,6 +105,8 @@ export const doctor = (): DoctorReport => ({
   checks: [
     { id: "claude", name: "Claude Code", state: "ok", found: "2.1.4, signed in by key · ~/.local/bin/claude", lookedFor: ["~/.local/bin/claude", "~/.claude/local/claude", "/usr/local/bin/claude"], remedy: null },
     { id: "codex", name: "Codex", state: "notFound", found: "not found", lookedFor: ["~/.nvm/versions/node/v22/bin/codex", "/usr/local/bin/codex"], remedy: "npm install -g @openai/codex" },
+    { id: "opencode", name: "OpenCode", state: "ok", found: "1.4.7 · ~/.opencode/bin/opencode", lookedFor: ["~/.opencode/bin/opencode"], remedy: null },
+    { id: "pi", name: "Pi", state: "warning", found: "0.54.0, no key", lookedFor: ["~/.nvm/versions/node/v22/bin/pi"], remedy: "Set an OpenAI key in Settings, under Keys." },
     { id: "shell", name: "Shell", state: "ok", found: "always there, needs no key", lookedFor: [], remedy: null },
     { id: "local", name: "Local sandboxes", state: "ok", found: "bubblewrap 0.8.0, limits enforced by cgroups", lookedFor: ["/usr/bin/bwrap"], remedy: null },
     { id: "docker", name: "Docker", state: "warning", found: "installed, but your user may not open its socket", lookedFor: ["/var/run/docker.sock"], remedy: "Add yourself to the group docker, then log in again." },

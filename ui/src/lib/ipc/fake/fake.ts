@@ -1,10 +1,11 @@
 /**
- * An engine made of arrays. `?scene=` chooses what it shows: full (default), first, empty, loading, error, firehose, long. It never
+ * An engine made of arrays. `?scene=` chooses what it shows: full (default), agents, first, empty, loading, error, firehose,
+ * long. It never
  * reaches the production bundle.
  */
 import { CourierError, type Client } from "../client";
 import type { Changed, Delivery, ErrorCode, Frame, Message, NewSandbox, Row, Sandbox, Snapshot } from "../bindings";
-import { claudeTurns, olderRows, rows, shellTurns, STREAM } from "./conversation";
+import { olderRows, rows, STEPS, STREAM, turnsOf } from "./conversation";
 import * as data from "./data";
 import * as work from "./work";
 
@@ -17,7 +18,7 @@ export const failure = (code: ErrorCode, message: string) => new CourierError({ 
 export function createFake(parameters: URLSearchParams): Client {
   const scene = parameters.get("scene") ?? "full";
   let projects = scene === "first" ? [] : data.projects();
-  let sandboxes = scene === "empty" || scene === "first" ? [] : data.sandboxes();
+  let sandboxes = scene === "empty" || scene === "first" ? [] : [...(scene === "agents" ? data.ofAgents() : []), ...data.sandboxes()];
   let credentials = data.credentials();
   let settings = data.settings();
   let projectSettings = work.projectSettings();
@@ -52,7 +53,14 @@ export function createFake(parameters: URLSearchParams): Client {
         const text = () => Array.from({ length: 10 }, () => `line ${++line} \u001b[36m${"·".repeat(line % 40)}\u001b[0m\n`).join("");
         frame({ rows: Array.from({ length: scene === "firehose" ? 15 : 1 }, () => ({ at: ++at, turn: 2, time: Date.now(), item: { kind: "output", text: text(), isStderr: false } })) });
       }, scene === "firehose" ? 30 : 700));
-    } else {
+    } else if (sandbox.agent === "codex") {
+      // It prints whole rows, now and then; nothing streams.
+      let step = 0;
+      timers.set(subscription, setInterval(() => {
+        const item = STEPS[step++ % STEPS.length];
+        if (item !== undefined) frame({ rows: [{ at: ++at, turn: first.at(-1)?.turn ?? 1, time: Date.now(), item }] });
+      }, 4_000));
+    } else if (sandbox.quietMinutes === null) {
       let said = 0;
       timers.set(subscription, setInterval(() => {
         const text = STREAM.slice(said, said + 6);
@@ -91,7 +99,7 @@ export function createFake(parameters: URLSearchParams): Client {
       change(id, { isWorking: true });
       return { id: "m9", seq: 9, role: "user", content, status: "completed", delivery: "delivered", createdAt: Date.now() };
     },
-    sandboxInterrupt: async (id) => (change(id, { isWorking: false, headline: "waits for your message" }), null),
+    sandboxInterrupt: async (id) => (change(id, { isWorking: false, quietMinutes: null, headline: "waits for your message" }), null),
     sandboxPause: async (id) => {
       change(id, { activity: "pausing", step: "pausing: saving a checkpoint" });
       later(id, { status: "paused", activity: "none", step: null, expiresAt: null, remainingMs: 9 * 60_000, headline: "after turn 3" });
@@ -108,13 +116,14 @@ export function createFake(parameters: URLSearchParams): Client {
       return null;
     },
     sandboxExtend: async (id, minutes) => (change(id, { expiresAt: (find(id).expiresAt ?? Date.now()) + (minutes ?? 0) * 60_000 }), null),
+    sandboxContinueAt: async (id, at) => (change(id, { continueAt: at }), null),
     messageEdit: async () => null,
     messageCancel: async () => null,
     transcriptOpen: async (id, onFrame): Promise<Snapshot> => {
       if (scene === "loading") return never();
       const sandbox = find(id);
       const subscription = ++subscriptions;
-      const first = sandbox.status === "creating" ? [] : rows(sandbox.agent === "shell" ? shellTurns() : claudeTurns(), 60_000, scene === "long" ? OLDER : 0);
+      const first = sandbox.status === "creating" ? [] : rows(turnsOf(sandbox.agent), 60_000, scene === "long" ? OLDER : 0);
       if (sandbox.isWorking) stream(sandbox, subscription, first, onFrame);
       return { subscription, revision, rows: first, hasOlder: scene === "long", logEnd: 100, queue: queueOf(sandbox) };
     },
@@ -180,7 +189,13 @@ export function createFake(parameters: URLSearchParams): Client {
       return null;
     },
     settingsGet: async () => settings,
-    settingsSet: async (to) => ((settings = to), null),
+    settingsSet: async (to) => {
+      const url = Object.values(to.baseUrls).find((one) => one !== "" && !/^https:|^http:\/\/(127\.0\.0\.1|localhost)/.test(one));
+      if (url !== undefined) throw failure("invalid", `${url}: a key would go over the network unencrypted; use https://`);
+      if (Object.values(to.agents).some(({ extraArguments }) => extraArguments.includes("--resume"))) throw failure("invalid", "the extra arguments of Claude Code: --resume is set by CodeCourier itself; leave it out");
+      settings = { ...to, baseUrls: Object.fromEntries(Object.entries(to.baseUrls).filter(([, one]) => one !== "")) };
+      return null;
+    },
     doctorRun: async () => data.doctor(),
     linkOpen: async () => null,
     folderChoose: async () => "/home/mara/code/orchard",
