@@ -20,8 +20,8 @@ fn claude_code_works_in_a_sandbox_and_goes_on() {
     journey("claude", async |journey: &mut Journey| {
         let (server, repository) = (ModelServer::start()?, Repository::ordinary()?);
         let app = journey.open().await?;
-        app.save_setting("claude-path", &claude_program()?.to_string_lossy()).await?;
-        app.save_setting("base-url", &server.url_of("happy")).await?;
+        app.save_agent_path("claude", &claude_program()?.to_string_lossy()).await?;
+        app.save_setting("base-url-anthropic_key", &server.url_of("happy")).await?;
         app.save_key("anthropic_key", KEY).await?;
         app.screenshot("1-settings").await?;
 

@@ -210,7 +210,7 @@ fn what_is_printed_shows_and_does_not_act() {
         let app = journey.open().await?;
         app.open_sample().await?;
         let program = journey.desktop.folder().join("agent").join("claude");
-        app.save_setting("claude-path", &program.to_string_lossy()).await?;
+        app.save_agent_path("claude", &program.to_string_lossy()).await?;
         app.save_key("anthropic_key", "sk-ant-api03-worthless-key-of-a-journey-7f3c").await?;
         app.show_sandboxes().await?;
         app.script(ARM, vec![]).await?;

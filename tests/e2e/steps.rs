@@ -33,7 +33,7 @@ impl App {
     pub(crate) async fn fill_new_sandbox(&self, new: NewSandbox<'_>) -> anyhow::Result<()> {
         self.click("new-sandbox").await?;
         self.see("new-sandbox-dialog").await?;
-        self.select("agent-select", new.agent.unwrap_or("shell")).await?;
+        self.click(&format!("agent-{}", new.agent.unwrap_or("shell"))).await?;
         self.fill("prompt-input", new.prompt).await?;
         if new.minutes.is_some() || new.setup_script.is_some() {
             if self.look("timeout-input").await?.is_none() {
@@ -110,6 +110,22 @@ impl App {
         self.click(&format!("{field}-save")).await?;
         // Once it is kept there is nothing left to save.
         self.see_that(&format!("{field}-save"), "has nothing to save", |seen| !seen.is_enabled).await?;
+        Ok(())
+    }
+
+    /// Says where an agent's program is, in its row of the settings.
+    pub(crate) async fn save_agent_path(&self, agent: &str, path: &str) -> anyhow::Result<()> {
+        self.click("nav-settings").await?;
+        let field = format!("agent-path-{agent}");
+        self.see(&format!("agent-row-{agent}")).await?;
+        if self.look(&field).await?.is_none() {
+            self.click(&format!("agent-row-{agent}")).await?;
+        }
+        self.fill(&field, path).await?;
+        let save = format!("agent-save-{agent}");
+        self.click(&save).await?;
+        // Once it is kept there is nothing left to save.
+        self.see_that(&save, "has nothing to save", |seen| !seen.is_enabled).await?;
         Ok(())
     }
 

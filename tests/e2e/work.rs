@@ -37,8 +37,8 @@ fn a_stop_ends_in_a_pull_request() {
     journey("stop", async |journey: &mut Journey| {
         let (models, server) = (ModelServer::start()?, GithubServer::start(TOKEN)?);
         let app = journey.open().await?;
-        app.save_setting("claude-path", &claude_program()?.to_string_lossy()).await?;
-        app.save_setting("base-url", &models.url_of("happy")).await?;
+        app.save_agent_path("claude", &claude_program()?.to_string_lossy()).await?;
+        app.save_setting("base-url-anthropic_key", &models.url_of("happy")).await?;
         app.save_key("anthropic_key", KEY).await?;
         add_project(&app, &server).await?;
         let prompt = "Add a greeting in hello.txt and commit it";

@@ -97,6 +97,90 @@ describe("the window", () => {
     expect((await screen.findAllByTestId("sandbox-row")).length).toBeGreaterThan(0);
   });
 
+  it("saves what an agent is started with, split as a shell would, and shows a refusal as it was said", async () => {
+    const client = await open("full");
+    const settingsSet = vi.spyOn(client, "settingsSet");
+    await fireEvent.click(screen.getByTestId("nav-settings"));
+    expect((await screen.findByTestId("agent-row-codex")).textContent).toContain("not installed");
+    expect(screen.queryByTestId("agent-path-claude")).toBeNull();
+    await fireEvent.click(screen.getByTestId("agent-row-claude"));
+    const words = screen.getByTestId<HTMLInputElement>("agent-arguments-claude");
+    expect(words.value).toBe("--add-dir '/home/mara/shared notes'");
+    await fireEvent.input(words, { target: { value: "--say 'two" } });
+    expect(screen.getByTestId("agent-save-claude").getAttribute("aria-disabled")).toBe("true");
+    await fireEvent.input(words, { target: { value: "--resume x" } });
+    await fireEvent.click(screen.getByTestId("agent-save-claude"));
+    expect((await screen.findByTestId("agent-error-claude")).textContent).toContain("--resume is set by CodeCourier itself");
+    await fireEvent.input(words, { target: { value: '--add-dir "/x y"' } });
+    await fireEvent.change(screen.getByTestId("agent-effort-claude"), { target: { value: "low" } });
+    await fireEvent.click(screen.getByTestId("agent-save-claude"));
+    await waitFor(() => expect(screen.queryByTestId("agent-error-claude")).toBeNull());
+    expect(settingsSet.mock.lastCall?.[0].agents).toEqual({ claude: { path: null, effort: "low", extraArguments: ["--add-dir", "/x y"] } });
+  });
+
+  it("keeps an address for each key, and takes one back when it is emptied", async () => {
+    const client = await open("full");
+    await fireEvent.click(screen.getByTestId("nav-settings"));
+    const own = await screen.findByTestId<HTMLInputElement>("base-url-compatible_key");
+    expect(own.value).toBe("http://127.0.0.1:11434/v1");
+    await fireEvent.input(screen.getByTestId("base-url-openai_key"), { target: { value: "https://models.example.org/v1" } });
+    await fireEvent.click(screen.getByTestId("base-url-openai_key-save"));
+    await fireEvent.input(own, { target: { value: " " } });
+    await waitFor(() => expect(screen.getByTestId("base-url-openai_key-save").getAttribute("aria-disabled")).toBe("true"));
+    await fireEvent.click(screen.getByTestId("base-url-compatible_key-save"));
+    await waitFor(async () => expect((await client.settingsGet()).baseUrls).toEqual({ openai_key: "https://models.example.org/v1" }));
+  });
+
+  it("shows an agent that is not installed, says what to do, and does not start it", async () => {
+    const client = await open("full");
+    const sandboxCreate = vi.spyOn(client, "sandboxCreate");
+    await fireEvent.click(screen.getByTestId("new-sandbox"));
+    const prompt = await screen.findByTestId("prompt-input");
+    await fireEvent.input(prompt, { target: { value: "Stream the export" } });
+    await fireEvent.click(await screen.findByTestId("agent-codex"));
+    expect((await screen.findByTestId("agent-problem")).textContent).toContain("npm install");
+    expect(screen.getByTestId("start-sandbox").getAttribute("aria-disabled")).toBe("true");
+    await enter(prompt, { ctrlKey: true });
+    expect(sandboxCreate).not.toHaveBeenCalled();
+  });
+
+  it("claims to know who pays only where it does", async () => {
+    await open("full");
+    await fireEvent.click(screen.getByTestId("new-sandbox"));
+    const billed = await screen.findByTestId("billed-to");
+    await waitFor(() => expect(billed.textContent).toContain("Anthropic key"));
+    await fireEvent.click(await screen.findByTestId("agent-opencode"));
+    expect(billed.textContent).toContain("Anthropic key");
+    await fireEvent.change(screen.getByTestId("model-select"), { target: { value: "openai/gpt-5.2" } });
+    expect(billed.textContent).not.toContain("Anthropic");
+  });
+
+  it("says for how long a turn was quiet, beside Interrupt and Stop", async () => {
+    const client = await open("agents");
+    const [sandboxInterrupt, sandboxStop] = [vi.spyOn(client, "sandboxInterrupt"), vi.spyOn(client, "sandboxStop")];
+    await openSandbox("s19");
+    const quiet = await screen.findByTestId("quiet");
+    expect(quiet.textContent).toContain("No output for 7 minutes.");
+    expect(screen.queryByTestId("interrupt")).toBeNull();
+    expect(screen.getByTestId("quiet-stop").textContent).toBe("Stop");
+    await fireEvent.click(screen.getByTestId("quiet-interrupt"));
+    await waitFor(() => expect(screen.queryByTestId("quiet")).toBeNull());
+    expect([sandboxInterrupt.mock.calls, sandboxStop.mock.calls]).toEqual([[["s19"]], []]);
+  });
+
+  it("goes on once a limit has ended where a person wants it, until they take that back", async () => {
+    const client = await open("agents");
+    const sandboxContinueAt = vi.spyOn(client, "sandboxContinueAt");
+    await openSandbox("s20");
+    await fireEvent.click(await within(await screen.findByTestId("row-error")).findByTestId("error-action"));
+    const continues = await screen.findByTestId("continues");
+    expect(continues.textContent).toMatch(/Continues at \d\d:\d\d/);
+    expect(within(screen.getByTestId("row-error")).queryByTestId("error-action")).toBeNull();
+    await fireEvent.click(screen.getByTestId("continue-cancel"));
+    await waitFor(() => expect(screen.queryByTestId("continues")).toBeNull());
+    expect(sandboxContinueAt.mock.calls).toEqual([["s20", expect.any(Number)], ["s20", null]]);
+  });
+
   it("starts a sandbox with Ctrl+Enter and opens its page", async () => {
     await open("full");
     await fireEvent.click(screen.getByTestId("new-sandbox"));

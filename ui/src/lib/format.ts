@@ -68,6 +68,11 @@ export function duration(milliseconds: number): string {
   return seconds > 0 ? `${m.time_minutes({ count: minutes })} ${m.time_seconds({ count: seconds })}` : m.time_minutes({ count: minutes });
 }
 
+/** The same where it is only worth a word if it took a while: nothing instead of 0.0 s. */
+export function shortly(milliseconds: number): string {
+  return milliseconds < 50 ? "" : duration(milliseconds);
+}
+
 /** What something occupies, as files are usually measured: 312 B, 41 KB, 1.4 GB. */
 export function bytes(value: number): string {
   const units = ["B", "KB", "MB", "GB", "TB"];

@@ -46,7 +46,7 @@ export const sandboxes = (): Sandbox[] => [
 export const ofAgents = (): Sandbox[] => [
   sandbox("s18", "Split the pricing rules out of the cart", { agent: "codex", model: "gpt-5.2-codex", isWorking: true, headline: "runs cargo test -p pricing", createdAt: Date.now() - 9 * MINUTE }),
   sandbox("s19", "Make the importer survive a torn file", { agent: "opencode", model: "openrouter/qwen/qwen3-coder", isWorking: true, quietMinutes: 7, headline: "edits src/import/reader.go", createdAt: Date.now() - 27 * MINUTE }),
-  sandbox("s20", "Replace the date picker", { agent: "pi", model: "anthropic/claude-sonnet-4-5", headline: "waits for your message", createdAt: Date.now() - 41 * MINUTE }),
+  sandbox("s20", "Replace the date picker", { agent: "pi", model: "anthropic/claude-sonnet-4-5", headline: "waits for your message", createdAt: Date.now() - 11 * MINUTE }),
 ];
 
 const AGENTS = {

@@ -1,7 +1,6 @@
 /**
  * An engine made of arrays. `?scene=` chooses what it shows: full (default), agents, first, empty, loading, error, firehose,
- * long. It never
- * reaches the production bundle.
+ * long. It never reaches the production bundle.
  */
 import { CourierError, type Client } from "../client";
 import type { Changed, Delivery, ErrorCode, Frame, Message, NewSandbox, Row, Sandbox, Snapshot } from "../bindings";
