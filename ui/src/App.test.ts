@@ -2,6 +2,7 @@ import { fireEvent, render, screen, waitFor, within } from "@testing-library/sve
 import { describe, expect, it, vi } from "vitest";
 import App from "./App.svelte";
 import type { Client } from "./lib/ipc/client";
+import { piTurns, rows } from "./lib/ipc/fake/conversation";
 import { createFake, failure } from "./lib/ipc/fake/fake";
 import { Courier } from "./lib/state/courier.svelte";
 
@@ -169,7 +170,9 @@ describe("the window", () => {
   });
 
   it("goes on once a limit has ended where a person wants it, until they take that back", async () => {
-    const client = await open("agents");
+    // A short conversation: without a height, only its first rows are drawn.
+    const last = rows([piTurns().flat().filter(({ kind }) => kind === "error")], 0);
+    const client = await open("agents", { transcriptOpen: async () => ({ subscription: 1, revision: 1, rows: last, hasOlder: false, logEnd: 0, queue: [] }) });
     const sandboxContinueAt = vi.spyOn(client, "sandboxContinueAt");
     await openSandbox("s20");
     await fireEvent.click(await within(await screen.findByTestId("row-error")).findByTestId("error-action"));
