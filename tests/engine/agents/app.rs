@@ -72,7 +72,11 @@ async fn the_app_that_is_killed_in_mid_turn() {
     let engine =
         stage::engine(given(HOME).as_ref(), driven, given(PROGRAM).as_ref(), &given(URL), Arc::default()).await;
     let project = engine.project_sample().await.unwrap().id;
-    let new = NewSandbox { network: NetworkMode::None, ..NewSandbox::of(project, kind, &given(PROMPT)) };
+    let new = NewSandbox {
+        network: NetworkMode::None,
+        model: driven.model.map(str::to_owned),
+        ..NewSandbox::of(project, kind, &given(PROMPT))
+    };
     println!("\nsandbox {}", engine.sandbox_create(new).await.unwrap().id);
     std::future::pending().await
 }

@@ -24,6 +24,7 @@ pub struct Driven {
     variable: &'static str,
     pub credential: CredentialKind,
     pub key: &'static str,
+    pub model: Option<&'static str>,
     /// What the base URL of its model ends in.
     path: &'static str,
     /// Scenes it cannot master, with the reason.
@@ -37,6 +38,7 @@ const CLAUDE: Driven = Driven {
     variable: "CODECOURIER_TEST_CLAUDE",
     credential: CredentialKind::AnthropicKey,
     key: "sk-ant-api03-worthless-key-of-a-test-7f3c",
+    model: None,
     path: "",
     cannot: &[],
 };
@@ -46,6 +48,8 @@ const CODEX: Driven = Driven {
     variable: "CODECOURIER_TEST_CODEX",
     credential: CredentialKind::OpenaiKey,
     key: OPENAI_KEY,
+    // Its newer models get their tools in a form of their own, which the scripted model does not speak.
+    model: Some("gpt-5.5"),
     path: "/v1",
     cannot: &[],
 };
@@ -55,6 +59,7 @@ const OPENCODE: Driven = Driven {
     variable: "CODECOURIER_TEST_OPENCODE",
     credential: CredentialKind::AnthropicKey,
     key: CLAUDE.key,
+    model: None,
     path: "",
     cannot: &[],
 };
@@ -64,6 +69,7 @@ const PI: Driven = Driven {
     variable: "CODECOURIER_TEST_PI",
     credential: CredentialKind::CompatibleKey,
     key: "worthless-key-of-a-server-7f3c",
+    model: Some("compatible/scripted"),
     path: "/v1",
     cannot: &[],
 };

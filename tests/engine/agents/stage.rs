@@ -83,7 +83,7 @@ impl Stage {
         // The model is asked through the gateway: no network is needed, and none gets in the way.
         let new = NewSandbox {
             network: NetworkMode::None,
-            memory_mb: std::env::var("MEM").ok().and_then(|m| m.parse().ok()).unwrap_or(1024),
+            model: self.driven.model.map(str::to_owned),
             ..NewSandbox::of(project, self.driven.kind, prompt)
         };
         self.engine.sandbox_create(change(new)).await.unwrap().id

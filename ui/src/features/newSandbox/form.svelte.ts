@@ -28,6 +28,8 @@ export class NewSandboxForm {
   /** Why the defaults could not be had, or why the sandbox could not be started. */
   error = $state.raw<CourierError | null>(null);
   /** Only what the person chose: the rest is the project's. */
+  /** How much memory each agent needs, in megabytes. */
+  memoryOf = $state<Partial<Record<AgentKind, number>>>({});
   #chosen = $state<Partial<Choices>>({});
   /** What it is run again from. */
   #parent: string | null = null;
@@ -127,7 +129,7 @@ export class NewSandboxForm {
     const from = this.defaults;
     const all: Choices = {
       agent: from?.agent ?? "shell", model: "", timeout: String(from?.timeoutMinutes ?? 15), onTimeout: from?.onTimeout ?? "kill",
-      memory: String(from?.memoryMb ?? 1024), cpus: String(from?.cpus ?? 2), baseBranch: from?.baseBranch ?? "", branch: "",
+      memory: String(this.memoryOf[this.#chosen.agent ?? from?.agent ?? "shell"] ?? from?.memoryMb ?? 1024), cpus: String(from?.cpus ?? 2), baseBranch: from?.baseBranch ?? "", branch: "",
       network: from?.network ?? "listed", hosts: (from?.allowedHosts ?? []).join("\n"), setupScript: "", title: "", issue: "",
     };
     return all[key];

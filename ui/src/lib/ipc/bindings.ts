@@ -129,6 +129,8 @@ export type Agent = {
 	/**  It would have its key itself; else the key stays outside, or none is needed. */
 	isKeyInside: boolean,
 	problem: string | null,
+	/**  How much memory a sandbox for it gets when nothing else is said. */
+	memoryMb: number,
 	/**  How hard its models can be asked to think, from little to much. */
 	efforts: string[],
 };
