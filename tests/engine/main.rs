@@ -42,6 +42,8 @@ mod push;
 #[cfg(unix)]
 mod push_ssh;
 #[cfg(test)]
+mod recordings;
+#[cfg(test)]
 mod store;
 #[cfg(test)]
 mod threat_model;

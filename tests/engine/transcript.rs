@@ -35,7 +35,7 @@ fn recorded(name: &str) -> Vec<u8> {
     fs::read(fixtures().join(name)).unwrap_or_default()
 }
 
-fn read(kind: AgentKind, chunks: &[(Stream, &[u8])], exit: Exit, interrupted: bool) -> (Vec<Item>, Outcome) {
+pub fn read(kind: AgentKind, chunks: &[(Stream, &[u8])], exit: Exit, interrupted: bool) -> (Vec<Item>, Outcome) {
     let mut parser = agent::agent(kind).expect("it is in the registry").parser(None);
     let (mut items, mut deltas) = (Vec::new(), Vec::new());
     let now = Timestamp::from_millis(NOW);
@@ -54,7 +54,7 @@ fn claude(out: &[u8], err: &[u8], exit: Exit) -> (Vec<Item>, Outcome) {
 }
 
 /// As `courier transcript` prints it, except that a long field is cut and the outcome has its message.
-fn page(items: &[Item], outcome: &Outcome) -> String {
+pub fn page(items: &[Item], outcome: &Outcome) -> String {
     let mut page = String::new();
     for item in items {
         let line = serde_json::to_string(item).unwrap();
@@ -186,7 +186,7 @@ fn text_cut_in_the_middle_of_an_emoji_is_still_read() {
 }
 
 /// Cuts `bytes` at these places, in any order.
-fn chunks<'a>(bytes: &'a [u8], cuts: &[usize]) -> Vec<(Stream, &'a [u8])> {
+pub fn chunks<'a>(bytes: &'a [u8], cuts: &[usize]) -> Vec<(Stream, &'a [u8])> {
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).collect();
     cuts.sort_unstable();
     let (mut chunks, mut from) = (Vec::new(), 0);

@@ -78,6 +78,12 @@ const PROOFS: &[Proof] = &[
         target: "checkpoint",
         test: "same_as_git::many_checkpoints_are_what_git_would_add",
     },
+    Proof {
+        name: "parsers",
+        package: "courier-engine",
+        target: "engine",
+        test: "prove::parsers::no_parser_falls_over_in_ten_minutes",
+    },
     Proof { name: "soak", package: "courier-test-support", target: "e2e", test: "soak::prove_soak" },
 ];
 

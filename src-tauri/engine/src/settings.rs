@@ -166,7 +166,7 @@ fn check_arguments(agent: &dyn Agent, arguments: &[String]) -> Result<(), Invali
         let name = argument.split('=').next().unwrap_or_default();
         // A short option may stand before its value in the same word.
         let is = |own: &&str| *own == name || (own.len() == 2 && name.starts_with(own) && !name.starts_with("--"));
-        if name == "--" || argument.contains('\0') || agent.own_options().iter().any(|own| is(&own)) {
+        if name == "--" || argument.contains('\0') || agent.own_options().iter().any(is) {
             return refuse(format!("{name} is set by CodeCourier itself; leave it out"));
         }
     }

@@ -25,6 +25,8 @@ pub struct Driven {
     pub credential: CredentialKind,
     pub key: &'static str,
     pub model: Option<&'static str>,
+    /// It prints a text as it comes, and not only when it is whole.
+    pub streams: bool,
     /// What the base URL of its model ends in.
     path: &'static str,
     /// Scenes it cannot master, with the reason.
@@ -39,6 +41,7 @@ const CLAUDE: Driven = Driven {
     credential: CredentialKind::AnthropicKey,
     key: "sk-ant-api03-worthless-key-of-a-test-7f3c",
     model: None,
+    streams: true,
     path: "",
     cannot: &[],
 };
@@ -50,6 +53,7 @@ const CODEX: Driven = Driven {
     key: OPENAI_KEY,
     // Its newer models get their tools in a form of their own, which the scripted model does not speak.
     model: Some("gpt-5.5"),
+    streams: false,
     path: "/v1",
     cannot: &[],
 };
@@ -60,8 +64,12 @@ const OPENCODE: Driven = Driven {
     credential: CredentialKind::AnthropicKey,
     key: CLAUDE.key,
     model: None,
+    streams: false,
     path: "",
-    cannot: &[],
+    cannot: &[
+        ("known_end", "it waits for a limit's end without a word; after 5 minutes it is said to be quiet"),
+        ("too_long", "it summarises the conversation and goes on"),
+    ],
 };
 
 const PI: Driven = Driven {
@@ -70,6 +78,7 @@ const PI: Driven = Driven {
     credential: CredentialKind::CompatibleKey,
     key: "worthless-key-of-a-server-7f3c",
     model: Some("compatible/scripted"),
+    streams: true,
     path: "/v1",
     cannot: &[],
 };

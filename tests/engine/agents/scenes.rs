@@ -150,6 +150,8 @@ async fn timeout(stage: Stage) {
 async fn failure(stage: &Stage, scenario: &str) -> (ErrorKind, String, Option<courier_engine::model::Timestamp>) {
     let id = stage.begin(&format!("one [[scenario:{scenario}]]")).await;
     let row = stage.idle(id).await;
+    // What it printed, should this fail.
+    println!("{}", String::from_utf8_lossy(&stage.engine.log_read(id, Some(0)).await.unwrap().bytes));
     let errors = stage.errors(id).await;
     assert_eq!(
         errors.len(),
@@ -207,7 +209,8 @@ async fn cut(stage: Stage) {
     let id = stage.begin("one [[scenario:drop]]").await;
     stage.idle(id).await;
     let (items, errors) = (stage.items(id).await, stage.errors(id).await);
-    assert!(stage.said(id).await.contains("This text is cut off"), "what came is kept: {items:#?}");
+    let said = stage.said(id).await;
+    assert!(said.contains("This text is cut off") || !stage.driven.streams, "what came is kept: {items:#?}");
     match &errors[..] {
         [(ErrorKind::Network | ErrorKind::Overloaded, ..)] => {}
         // Claude Code takes what came for the answer in the end.

@@ -5,6 +5,8 @@ mod audit;
 #[cfg(target_os = "linux")]
 mod crash;
 mod life;
+#[cfg(target_os = "linux")]
+mod parsers;
 
 /// How many cases are under way at once.
 const WORKERS: usize = 4;

@@ -23,6 +23,10 @@ impl Evidence<'_> {
     pub fn kind(self) -> Option<ErrorKind> {
         let text = self.text.to_lowercase();
         let said = |words: &[&str]| words.iter().any(|word| text.contains(word) || self.code.contains(word));
+        // Codex's, which goes on to say where more could be bought.
+        if said(&["hit your usage limit"]) {
+            return Some(ErrorKind::RateLimited);
+        }
         // Sentences first where one status has several meanings: an empty account answers 400, 402 or 429.
         if said(&[
             "credit balance",
@@ -83,7 +87,7 @@ impl Evidence<'_> {
 }
 
 /// What agents, their HTTP libraries and the operating system say when the endpoint cannot be reached.
-const NETWORK: [&str; 21] = [
+const NETWORK: [&str; 22] = [
     "connection_failed",
     "econnrefused",
     "econnreset",
@@ -105,6 +109,7 @@ const NETWORK: [&str; 21] = [
     "other side closed",
     "idle timeout",
     "body timeout",
+    "terminated: ",
 ];
 
 /// How a process ended that said nothing decisive itself, in words and as a kind.

@@ -28,6 +28,8 @@ pub(super) struct OpenCodeEvents {
     /// Whether the last step was the answer's last.
     is_finished: bool,
     failure: Option<Failure>,
+    /// It failed once and went on: then it returns 1, however well it ends.
+    has_recovered: bool,
 }
 
 #[derive(Deserialize)]
@@ -58,6 +60,7 @@ struct Part<'a> {
     #[serde(borrow, default)]
     reason: Loose<'a>,
     tokens: Option<Tokens>,
+    synthetic: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -215,7 +218,15 @@ impl Events for OpenCodeEvents {
             return true;
         };
         match &*line.kind {
-            "step_start" => (self.is_finished, page.doing) = (false, Some("thinks")),
+            "step_start" => {
+                (self.is_finished, page.doing) = (false, Some("thinks"));
+                if let Some(earlier) = self.failure.take() {
+                    self.has_recovered = true;
+                    page.warn(earlier.message);
+                }
+            }
+            // Its own words to the model, about a conversation it has summarised.
+            "text" if part.synthetic == Some(true) => page.warn(one_line(&part.text.text().unwrap_or_default())),
             "text" => page.text(&part.text.text().unwrap_or_default()),
             "reasoning" => page.thinking(&part.text.text().unwrap_or_default()),
             "tool_use" => return part.tool(page),
@@ -224,8 +235,6 @@ impl Events for OpenCodeEvents {
                 if let Some(tokens) = part.tokens {
                     self.steps.insert(id, tokens.usage());
                 }
-                // It got over whatever there was.
-                self.failure = None;
                 self.is_finished = part.reason.text().as_deref() != Some("tool-calls");
             }
             _ => return false,
@@ -240,7 +249,7 @@ impl Events for OpenCodeEvents {
     fn concluded(&mut self, exit: Exit) -> Option<Result<(), Failure>> {
         match (self.failure.take(), exit) {
             (Some(failure), _) => Some(Err(failure)),
-            (None, Exit::Code(0)) if self.is_finished => Some(Ok(())),
+            (None, Exit::Code(code)) if self.is_finished && (code == 0 || self.has_recovered) => Some(Ok(())),
             _ => None,
         }
     }

@@ -286,6 +286,7 @@ impl Events for PiEvents {
             | "auto_compaction_end"
             | "compaction_end"
             | "queue_update"
+            | "entry_appended"
             | "session_info_changed" => {}
             _ => return false,
         }

@@ -127,6 +127,10 @@ impl Gateway {
         self.limited_until.lock().expect("nobody panics while holding it")
     }
 
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a limit ends by the wall clock; the engine's rule is not the keeper's"
+    )]
     /// Takes in what an answer says of limits: agents tell a limit, and few of them its end.
     fn take(&self, said: Limit) {
         match said {
