@@ -188,7 +188,9 @@ pub fn take(request: &Taking) -> Result<Taken, Failure> {
     objects.flush(&written)?;
     reference.write(commit)?;
     let held = Held::between(base_tree, tree, &objects, &found.attributed)?;
-    let skipped = std::mem::take(&mut found.skipped);
+    let mut skipped = std::mem::take(&mut found.skipped);
+    // Several threads found them, each in its own time.
+    skipped.listed.sort_unstable_by(|one, other| one.path.cmp(&other.path));
     if same.is_some() && found.changed.is_empty() && found.gone.is_empty() {
         draft.abandon();
     } else {
