@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{Engine, Error};
 use crate::{
     agent::{self, Agent},
-    model::Timestamp,
+    model::{AgentKind, Timestamp},
     provider::{self, local},
     secrets::{self, CredentialKind},
     settings::Settings,
@@ -139,7 +139,7 @@ impl Engine {
     async fn key(&self, agent: &'static dyn Agent, settings: &Settings) -> Check {
         let credential = self.around.host.credential_for(agent, agent.default_model(), settings).await;
         Check {
-            id: "key",
+            id: key_of(agent.kind()),
             name: format!("Key of {}", agent.name()),
             state: if credential.is_ok() { CheckState::Ok } else { CheckState::NotFound },
             found: match &credential {
@@ -171,6 +171,17 @@ impl Engine {
     async fn on_path(&self, program: &str) -> Option<std::path::PathBuf> {
         let path = self.around.host.login_path().await?;
         std::env::split_paths(&path).map(|folder| folder.join(program)).find(|candidate| candidate.is_file())
+    }
+}
+
+/// What the check of an agent's key is known by: no two checks share an id.
+fn key_of(agent: AgentKind) -> &'static str {
+    match agent {
+        AgentKind::Claude => "key-claude",
+        AgentKind::Codex => "key-codex",
+        AgentKind::Opencode => "key-opencode",
+        AgentKind::Pi => "key-pi",
+        AgentKind::Shell => "key-shell",
     }
 }
 
