@@ -203,7 +203,9 @@ impl Host {
     fn known(&self, agent: AgentKind, manual: Option<&str>) -> Option<InstalledCli> {
         let known = self.found.lock().unwrap_or_else(PoisonError::into_inner).get(&agent).cloned()?;
         let is_same = known.manual.as_deref() == manual && known.modified == modified(&known.cli.program);
-        (is_same && known.modified.is_some()).then_some(known.cli)
+        // A version manager may have removed what runs it.
+        let is_run = known.cli.interpreter.as_deref().is_none_or(Path::is_file);
+        (is_same && is_run && known.modified.is_some()).then_some(known.cli)
     }
 
     /// Looks for a program everywhere, and says where.

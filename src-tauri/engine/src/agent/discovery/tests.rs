@@ -116,3 +116,62 @@ fn an_unusable_one_does_not_hide_a_usable_one() {
     assert_eq!(found.looked[0].found, Err(Problem::NotExecutable));
     assert_eq!(found.program.unwrap().version, (2, 9, 0));
 }
+
+/// A machine with Pi as npm puts it, and one Node beside it and others elsewhere.
+fn with_pi(home: &Path, beside: Option<&str>) -> PathBuf {
+    let package = home.join("lib/node_modules/@earendil-works/pi-coding-agent");
+    put(&package.join("package.json"), r#"{"version":"1.6.0"}"#, 0o644);
+    put(&package.join("dist/cli.js"), "#!/usr/bin/env node\n", 0o755);
+    fs::create_dir_all(package.join("node_modules")).unwrap();
+    fs::create_dir_all(home.join("bin")).unwrap();
+    std::os::unix::fs::symlink(package.join("dist/cli.js"), home.join("bin/pi")).unwrap();
+    if let Some(version) = beside {
+        put(&home.join("bin/node"), version, 0o755);
+    }
+    package
+}
+
+/// Prints what stands in the program.
+fn as_it_says(program: &Path, _argument: &str) -> io::Result<String> {
+    fs::read_to_string(program)
+}
+
+const PI: Cli = Cli { program: "pi", minimum_version: (1, 6, 0), node: Some((22, 19, 0)), ..CLI };
+
+#[test]
+fn a_script_is_run_by_a_node_that_is_new_enough() {
+    let (_guard, home) = home();
+    let package = with_pi(&home, Some("v20.20.2"));
+    let newer = home.join(".nvm/versions/node/v22.20.0/bin/node");
+    put(&newer, "v22.20.0", 0o755);
+    let path = home.join("bin").display().to_string();
+    let found = find(&PI, None, &home, Some(&path), as_it_says).program.unwrap();
+    assert_eq!((found.path, found.version), (package.join("dist/cli.js"), (1, 6, 0)), "the version is the package's");
+    assert_eq!(found.interpreter.as_deref(), Some(&*newer), "the one beside it is too old");
+    assert_eq!(found.read_only, [package, newer], "all that a sandbox must show");
+}
+
+#[test]
+fn the_node_beside_a_script_is_the_first_to_be_asked() {
+    let (_guard, home) = home();
+    with_pi(&home, Some("v22.19.0"));
+    put(&home.join("other/node"), "v24.0.0", 0o755);
+    let path = format!("{0}/other:{0}/bin", home.display());
+    let found = find(&PI, Some(&home.join("bin/pi")), &home, Some(&path), as_it_says).program.unwrap();
+    assert_eq!(found.interpreter, Some(home.join("bin/node")));
+}
+
+#[test]
+fn a_node_that_is_too_old_is_named() {
+    let (_guard, home) = home();
+    with_pi(&home, Some("v20.20.2"));
+    let path = home.join("bin").display().to_string();
+    // What the machine itself has is none of this test's.
+    let found = find(&PI, None, &home, Some(&path), |program, argument| match program.starts_with(&home) {
+        true => as_it_says(program, argument),
+        false => Ok("v18.0.0".to_owned()),
+    });
+    assert_eq!(found.program, None);
+    let fix = found.fix.unwrap();
+    assert!(fix.contains("it needs Node 22.19.0 or newer; found 20.20.2"), "{fix}");
+}
