@@ -47,7 +47,12 @@ impl Evidence<'_> {
         ]) {
             return Some(ErrorKind::ContextTooLong);
         }
-        if said(&["no conversation found", "session not found"]) {
+        if said(&[
+            "no conversation found",
+            "session not found",
+            "no session found",
+            "session found in different project",
+        ]) {
             return Some(ErrorKind::SessionNotFound);
         }
         // The gateway's words: it answers in the model's place, with the status of a failing service.
@@ -180,6 +185,8 @@ mod tests {
             ),
             (Some(502), "server_error", "Bad gateway", Some(K::Overloaded)),
             (None, "", "No conversation found with session ID: 1", Some(K::SessionNotFound)),
+            (None, "", "No session found matching '1'", Some(K::SessionNotFound)),
+            (None, "", "Session found in different project: /elsewhere", Some(K::SessionNotFound)),
             (Some(404), "not_found_error", "model: no-such-model", None),
             (None, "", "error: unknown option '--x'", None),
         ];

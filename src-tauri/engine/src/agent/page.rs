@@ -16,6 +16,14 @@ pub(super) trait Events: Send + fmt::Debug {
     /// As a person knows the agent.
     fn name(&self) -> &'static str;
 
+    /// Whether a line of its standard error tells a person nothing.
+    fn is_noise(_line: &str) -> bool
+    where
+        Self: Sized,
+    {
+        false
+    }
+
     /// Reads one line; `false`: nothing we know, and the line is shown as it came.
     fn line(&mut self, line: &str, page: &mut Page) -> bool;
 
@@ -203,7 +211,8 @@ impl Page {
 
 impl<E: Events> LinesOf<E> {
     pub fn new(events: E) -> Self {
-        Self { lines: LineSplitter::default(), page: Page::default(), events }
+        let page = Page { stderr: Stderr::without(E::is_noise), ..Page::default() };
+        Self { lines: LineSplitter::default(), page, events }
     }
 }
 
@@ -289,12 +298,12 @@ fn failure_of<E: Events>(events: &mut E, page: &mut Page, exit: Exit, interrupte
     let (kind, mut message) = failure::of_exit(events.name(), exit, interrupted);
     // What it complained of before it had begun is why it never did.
     let complaint = page.stderr.text();
-    let explained = failure::Evidence { text: complaint, ..failure::Evidence::default() }.kind();
+    let explained = failure::Evidence { text: &complaint, ..failure::Evidence::default() }.kind();
     if interrupted || complaint.is_empty() || (page.has_begun && explained.is_none()) {
         return Some(Failure { kind, message, retry_at: None });
     }
     if kind == ErrorKind::Crashed {
-        message = complaint.to_owned();
+        message = complaint;
     } else {
         message = format!("{message}: {complaint}");
     }

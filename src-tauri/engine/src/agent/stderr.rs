@@ -18,9 +18,16 @@ pub(super) struct Stderr {
     /// Its beginning, for an explanation.
     text: String,
     output: OutputText,
+    /// Tells lines that are not shown.
+    is_noise: Option<fn(&str) -> bool>,
 }
 
 impl Stderr {
+    /// One that leaves out lines which tell nothing.
+    pub fn without(is_noise: fn(&str) -> bool) -> Self {
+        Self { is_noise: Some(is_noise), ..Self::default() }
+    }
+
     /// Keeps it until the next event of the agent: where it explains why the agent ended, it becomes the error's text.
     pub fn hold(&mut self, bytes: &[u8], items: &mut Items, deltas: &mut Vec<Delta>) {
         self.held.extend_from_slice(bytes);
@@ -34,18 +41,20 @@ impl Stderr {
         if self.held.is_empty() {
             return;
         }
-        let held = mem::take(&mut self.held);
-        self.remember(&held);
+        let held = self.take();
+        if held.is_empty() {
+            return;
+        }
+        let more = self.more(&held);
+        self.text.push_str(&more);
         self.output.push(Stream::Err, &held, items, deltas);
         self.output.close();
     }
 
     /// All of it that is kept, also what was not shown yet.
-    pub fn text(&mut self) -> &str {
-        let held = mem::take(&mut self.held);
-        self.remember(&held);
-        self.held = held;
-        self.text.trim()
+    pub fn text(&mut self) -> String {
+        self.held = self.take();
+        format!("{}{}", self.text, self.more(&self.held)).trim().to_owned()
     }
 
     /// Nothing more comes. What the failure's `message` says already is not shown twice.
@@ -58,8 +67,16 @@ impl Stderr {
         self.output.finish(items, deltas);
     }
 
-    fn remember(&mut self, bytes: &[u8]) {
+    fn take(&mut self) -> Vec<u8> {
+        let held = mem::take(&mut self.held);
+        let Some(is_noise) = self.is_noise else { return held };
+        let is_told = |line: &&[u8]| !is_noise(&String::from_utf8_lossy(line));
+        held.split_inclusive(|byte| *byte == b'\n').filter(is_told).collect::<Vec<_>>().concat()
+    }
+
+    /// What of these bytes there is room for.
+    fn more(&self, bytes: &[u8]) -> String {
         let room = KEPT.saturating_sub(self.text.len()).min(bytes.len());
-        self.text.push_str(&String::from_utf8_lossy(&bytes[..room]));
+        String::from_utf8_lossy(&bytes[..room]).into_owned()
     }
 }

@@ -372,6 +372,6 @@ impl Turn {
             }
             return concluded;
         }
-        Some(self.said.unconcluded(exit, interrupted, self.begun, self.no_key, self.stderr.text()))
+        Some(self.said.unconcluded(exit, interrupted, self.begun, self.no_key, &self.stderr.text()))
     }
 }
