@@ -59,7 +59,8 @@ impl Stderr {
 
     /// Nothing more comes. What the failure's `message` says already is not shown twice.
     pub fn finish(&mut self, message: Option<&str>, items: &mut Items, deltas: &mut Vec<Delta>) {
-        let is_told = message.is_some_and(|message| message.contains(self.text.trim()));
+        let text = self.text();
+        let is_told = !text.is_empty() && message.is_some_and(|message| message.contains(&text));
         if is_told && self.held.len() <= KEPT {
             self.held.clear();
         }
@@ -78,5 +79,30 @@ impl Stderr {
     fn more(&self, bytes: &[u8]) -> String {
         let room = KEPT.saturating_sub(self.text.len()).min(bytes.len());
         String::from_utf8_lossy(&bytes[..room]).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{model::Item, transcript::fold};
+
+    fn shown(told: &[&str], message: Option<&str>) -> Vec<Item> {
+        let (mut stderr, mut shown) = (Stderr::without(|line| line.starts_with("noise")), Items::default());
+        let (mut items, mut deltas) = (Vec::new(), Vec::new());
+        for part in told {
+            stderr.hold(part.as_bytes(), &mut shown, &mut deltas);
+        }
+        stderr.finish(message, &mut shown, &mut deltas);
+        fold(&mut items, deltas);
+        items
+    }
+
+    #[test]
+    fn what_a_failure_does_not_say_already_is_shown_beside_it() {
+        assert_eq!(shown(&["no room\n"], Some("It failed: no room")).len(), 0);
+        let items = shown(&["a warn", "ing\nnoise\n"], Some("It failed"));
+        assert!(matches!(&items[..], [Item::Output { text, .. }] if text == "a warning\n"), "{items:?}");
+        assert_eq!(shown(&["noise\n"], None).len(), 0);
     }
 }
