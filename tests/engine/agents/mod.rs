@@ -105,16 +105,47 @@ async fn pi_masters_every_scene() {
     play(&PI).await;
 }
 
+/// Pi with the key of each maker: its own server is what the scenes above use.
+const PI_OF_MAKERS: [Driven; 3] = [
+    Driven {
+        credential: CredentialKind::AnthropicKey,
+        key: CLAUDE.key,
+        model: Some("anthropic/claude-sonnet-5"),
+        path: "",
+        ..PI
+    },
+    // Newer models of OpenAI get their tools in a form of their own, which the scripted model does not speak.
+    Driven { credential: CredentialKind::OpenaiKey, key: OPENAI_KEY, model: Some("openai/gpt-5.5"), ..PI },
+    // One of a maker that OpenRouter has an API of its own for.
+    Driven {
+        credential: CredentialKind::OpenrouterKey,
+        key: "sk-or-v1-worthless-key-of-a-test-7f3c",
+        model: Some("openrouter/anthropic/claude-sonnet-5"),
+        ..PI
+    },
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pi_asks_each_maker_in_its_own_way() {
+    for driven in &PI_OF_MAKERS {
+        play_these(driven, Some("follow_up")).await;
+    }
+}
+
 /// Plays every scene on a stage of its own, prints the agent's part of the table, and fails where one did.
 async fn play(driven: &'static Driven) {
+    play_these(driven, std::env::var("COURIER_SCENE").ok().as_deref()).await;
+}
+
+/// The same for one scene only, where one is named.
+async fn play_these(driven: &'static Driven, only: Option<&str>) {
     let Some(program) = std::env::var_os(driven.variable) else {
         eprintln!("not driven: {} names no program (`cargo xtask test` does)", driven.variable);
         return;
     };
-    let only = std::env::var("COURIER_SCENE").ok();
     let mut table = String::new();
     let mut failed = Vec::new();
-    for scene in scenes::ALL.iter().filter(|scene| only.as_deref().is_none_or(|only| only == scene.name)) {
+    for scene in scenes::ALL.iter().filter(|scene| only.is_none_or(|only| only == scene.name)) {
         let begun = Instant::now();
         let cannot = driven.cannot.iter().find(|(name, _)| *name == scene.name);
         let result = match cannot {
