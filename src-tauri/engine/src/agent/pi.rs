@@ -30,7 +30,8 @@ pub(super) struct Pi;
 const CLI: Cli = Cli {
     program: "pi",
     version_argument: "--version",
-    minimum_version: (1, 6, 0),
+    // The oldest that was driven: fresh, continued, refused, cut off.
+    minimum_version: (0, 87, 1),
     install: "npm install -g @earendil-works/pi-coding-agent@latest",
     native: None,
     node: Some((22, 19, 0)),

@@ -32,9 +32,39 @@ pub(super) fn failure(text: &str, now: Timestamp) -> Failure {
     let inner = said.as_ref().and_then(|said| said.error.as_ref());
     let message = inner.and_then(|inner| inner.message.text()).or_else(|| said.as_ref()?.message.text());
     let mut failure = told(status, &body.to_lowercase(), message.as_deref().unwrap_or(body));
+    // Node's word for a connection that was cut; a cause is not always told with it.
+    if failure.kind == ErrorKind::Other && body.trim() == "terminated" {
+        failure.kind = ErrorKind::Network;
+    }
     let ends = inner.and_then(|inner| inner.resets_at).or_else(|| said.as_ref()?.resets_at);
     if failure.kind == ErrorKind::RateLimited {
         failure.retry_at = ends.and_then(|seconds| plausible_epoch(seconds, now));
     }
     failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_endpoint_told_is_read_out_of_pis_words() {
+        let now = Timestamp::from_millis(1_796_000_000_000);
+        let limit = r#"429: {"message":"Used up.","type":"usage_limit_reached","resets_at":1796003600}"#;
+        let quota = r#"429: {"message":"Nothing left.","code":"insufficient_quota"}"#;
+        let anthropic = r#"401 {"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}"#;
+        for (text, kind, message) in [
+            (limit, ErrorKind::RateLimited, "Used up."),
+            (quota, ErrorKind::Billing, "Nothing left."),
+            (anthropic, ErrorKind::RejectedKey, "invalid x-api-key"),
+            ("terminated", ErrorKind::Network, "terminated"),
+            ("terminated: other side closed", ErrorKind::Network, "terminated: other side closed"),
+            ("Something else", ErrorKind::Other, "Something else"),
+        ] {
+            let told = failure(text, now);
+            assert_eq!((told.kind, &*told.message), (kind, message));
+            let end = (text == limit).then(|| Timestamp::from_millis(1_796_003_600_000));
+            assert_eq!(told.retry_at, end, "{text}");
+        }
+    }
 }
