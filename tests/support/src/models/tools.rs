@@ -125,7 +125,8 @@ fn place(path: &str, tool: &Tool, conversation: &Conversation) -> (&'static str,
 fn patched(change: &str, conversation: &Conversation) -> Option<Worded> {
     let (name, tool) = offered(conversation, &["apply_patch"])?;
     let patch = format!("*** Begin Patch\n{change}*** End Patch\n");
-    let input = if tool.is_free { Value::String(patch) } else { json!({"input": patch}) };
+    let input =
+        if tool.is_free { Value::String(patch) } else { json!({tool.argument(&["input", "patchText"]): patch}) };
     Some(Worded { name, input, is_free: tool.is_free })
 }
 
@@ -170,6 +171,8 @@ mod tests {
         assert_eq!(worded(&relative), Some(json!({"path": "a.txt", "content": "one\ntwo\n"})));
         let patch = "*** Begin Patch\n*** Add File: a.txt\n+one\n+two\n*** End Patch\n";
         assert_eq!(worded(&offering(&[("apply_patch", &[], true)])), Some(json!(patch)));
+        let named = offering(&[("apply_patch", &["patchText"], false)]);
+        assert_eq!(worded(&named), Some(json!({"patchText": patch})));
         let shell = offering(&[("exec_command", &["cmd", "yield_time_ms"], false)]);
         let command = "cat > a.txt <<'EOF'\none\ntwo\nEOF";
         assert_eq!(worded(&shell), Some(json!({"cmd": command, "yield_time_ms": 30_000})));
