@@ -20,6 +20,6 @@ pub use lines::{Line, LineSplitter, MAX_LINE};
 
 pub(crate) use diff::{Hunk, between, from_hunks, patch};
 pub(crate) use output::OutputText;
-pub(crate) use text::{MAX_FIELD, cut, one_line};
+pub(crate) use text::{MAX_FIELD, cut, one_line, without_escapes};
 pub(crate) use time::{parse_rfc3339, plausible_epoch};
 pub(crate) use tool::{kind_of, phrase, relative, summarise};
