@@ -226,10 +226,13 @@ pub fn agents() -> &'static [&'static dyn Agent] {
     &[&claude::Claude, &codex::Codex, &opencode::OpenCode, &pi::Pi, &shell::Shell]
 }
 
-/// A path as seen from the workspace: every sandbox's lies in a folder of that name.
+/// A path as seen from the workspace: every sandbox's is the folder of that name beneath the sandbox's own.
 fn in_workspace(path: &str) -> &str {
     const FOLDER: &str = "/workspace/";
-    path.rfind(FOLDER).map(|at| &path[at + FOLDER.len()..]).filter(|rest| !rest.is_empty()).unwrap_or(path)
+    // A folder of the project may have that name too: the first one beneath the sandbox's is meant.
+    let begin = path.find("/sandboxes/").unwrap_or(0);
+    let found = path[begin..].find(FOLDER).map(|at| &path[begin + at + FOLDER.len()..]);
+    found.filter(|rest| !rest.is_empty()).unwrap_or(path)
 }
 
 /// The agent of this kind; `None` for one that cannot be started yet.
@@ -240,6 +243,21 @@ pub fn agent(kind: AgentKind) -> Option<&'static dyn Agent> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_is_told_from_the_workspace_on() {
+        let cases = [
+            ("/data/sandboxes/7/workspace/src/main.rs", "src/main.rs"),
+            ("/data/sandboxes/7/workspace/src/workspace/a.rs", "src/workspace/a.rs"),
+            ("/home/me/workspace/data/sandboxes/7/workspace/a.rs", "a.rs"),
+            ("/workspace/a.rs", "a.rs"),
+            ("/data/sandboxes/7/workspace/", "/data/sandboxes/7/workspace/"),
+            ("src/main.rs", "src/main.rs"),
+        ];
+        for (path, seen) in cases {
+            assert_eq!(in_workspace(path), seen);
+        }
+    }
 
     /// What an agent names it may be given. The tokens for a forge are the app's own.
     #[test]

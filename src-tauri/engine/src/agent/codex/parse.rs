@@ -263,7 +263,7 @@ impl Events for CodexEvents {
 
 impl Tokens {
     fn usage(self) -> Usage {
-        let cached = self.cached_input_tokens + self.cache_write_input_tokens;
+        let cached = self.cached_input_tokens.saturating_add(self.cache_write_input_tokens);
         Usage {
             input: self.input_tokens.saturating_sub(cached),
             output: self.output_tokens,
