@@ -6,6 +6,7 @@
 //! has one.
 
 mod parse;
+mod tool;
 
 use serde_json::{Value, json};
 
@@ -26,20 +27,22 @@ pub(super) struct OpenCode;
 const CLI: Cli = Cli {
     program: "opencode",
     version_argument: "--version",
-    minimum_version: (1, 18, 0),
+    minimum_version: (1, 18, 3),
     install: "npm install -g opencode-ai@latest",
     native: Some("opencode-*/bin/opencode"),
     node: None,
 };
 
+/// Of its own catalogue (`opencode models`): of a model that is not in it, it does not know how much it can read, and so
+/// never summarises a long conversation in time.
 const MODELS: &[Model] = &[
     Model { id: "anthropic/claude-opus-5-5", name: "Claude Opus 5.5" },
     Model { id: "anthropic/claude-sonnet-5", name: "Claude Sonnet 5" },
-    Model { id: "openai/gpt-6.2-sol", name: "GPT-6.2 Sol" },
-    Model { id: "openrouter/openai/gpt-6.2-sol", name: "GPT-6.2 Sol by OpenRouter" },
+    Model { id: "openai/gpt-6-sol", name: "GPT-6 Sol" },
+    Model { id: "openrouter/openai/gpt-6-sol", name: "GPT-6 Sol by OpenRouter" },
 ];
 
-const OWN: [&str; 22] = [
+const OWN: [&str; 29] = [
     "--format",
     "--continue",
     "-c",
@@ -58,11 +61,21 @@ const OWN: [&str; 22] = [
     "--file",
     "-f",
     "--interactive",
+    "-i",
+    "--title",
+    "--thinking",
+    "--auto",
+    "--agent",
+    "--password",
+    "-p",
     "--help",
     "-h",
     "--version",
     "-v",
 ];
+
+/// What a conversation is called in its own list, which nobody sees.
+const TITLE: &str = "CodeCourier";
 
 /// Nothing is fetched, shared or updated, and whoever it asks for is here.
 const ENVIRONMENT: [(&str, &str); 5] = [
@@ -123,16 +136,20 @@ impl Agent for OpenCode {
 
     fn launch(&self, launch: &Launch<'_>) -> Process {
         let mut argv = vec![launch.program.to_string_lossy().into_owned()];
-        argv.extend(["run", "--format", "json", "--thinking"].map(str::to_owned));
+        argv.extend(["run", "--format", "json", "--thinking", "--auto"].map(str::to_owned));
         let mut option = |name: &str, value: &str| argv.extend([name.to_owned(), value.to_owned()]);
         let mut env: Vec<_> =
             ENVIRONMENT.map(|(name, value)| (name.to_owned(), EnvValue::Plain(value.to_owned()))).into();
         if let Some((kind, value)) = &launch.credential {
-            let model = makers::model_of(launch.model, *kind);
+            let model = model_of(launch.model, *kind);
             option("--model", &format!("{}/{model}", makers::name(*kind)));
             env.push((KEY_VARIABLE.to_owned(), value.clone()));
-            let settings = settings(*kind, model, launch.base_url).to_string();
+            let settings = settings(*kind, model, launch.base_url, launch.effort.is_some()).to_string();
             env.push(("OPENCODE_CONFIG_CONTENT".to_owned(), EnvValue::Plain(settings)));
+        }
+        if !matches!(launch.session, Session::Resume(_)) {
+            // Without one it asks the model for a title, which costs tokens that no event tells of.
+            option("--title", TITLE);
         }
         match &launch.session {
             Session::Fresh(_) => {}
@@ -151,8 +168,17 @@ impl Agent for OpenCode {
     }
 }
 
+/// The model that is asked for; where none was chosen, a good one that its catalogue knows.
+fn model_of(chosen: Option<&str>, kind: CredentialKind) -> &str {
+    match (chosen, kind) {
+        (None, CredentialKind::OpenaiKey) => "gpt-6-sol",
+        (None, CredentialKind::OpenrouterKey) => "openai/gpt-6-sol",
+        _ => makers::model_of(chosen, kind),
+    }
+}
+
 /// Its settings: one provider, which takes its key from the environment. A model its catalogue does not know is declared.
-fn settings(kind: CredentialKind, model: &str, base_url: Option<&str>) -> Value {
+fn settings(kind: CredentialKind, model: &str, base_url: Option<&str>, thinks: bool) -> Value {
     let mut options = json!({ "apiKey": format!("{{env:{KEY_VARIABLE}}}") });
     // Its client of Anthropic's puts `/messages` behind the address, the others what is theirs.
     let url =
@@ -164,6 +190,10 @@ fn settings(kind: CredentialKind, model: &str, base_url: Option<&str>) -> Value 
     if kind == CredentialKind::CompatibleKey {
         provider["npm"] = "@ai-sdk/openai-compatible".into();
         provider["name"] = "Own model server".into();
+        if thinks {
+            // Without this word it leaves the effort out of what it asks.
+            provider["models"][model]["reasoning"] = true.into();
+        }
     }
     let name = makers::name(kind);
     json!({
@@ -172,7 +202,96 @@ fn settings(kind: CredentialKind, model: &str, base_url: Option<&str>) -> Value 
         "enabled_providers": [name],
         "provider": { name: provider },
         "small_model": format!("{name}/{model}"),
-        // The sandbox is what stands in the way: it never asks.
-        "permission": { "edit": "allow", "bash": "allow", "webfetch": "allow", "external_directory": "allow" },
+        // The sandbox is what stands in the way: it never asks. `--auto` answers for the agent itself, but not for those it
+        // calls, who would wait for ever; and to read a file `.env` is asked for unless it is allowed by name.
+        "permission": {
+            "read": "allow",
+            "edit": "allow",
+            "bash": "allow",
+            "webfetch": "allow",
+            "external_directory": "allow",
+            "doom_loop": "allow",
+        },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::secrets::Secret;
+
+    fn launch(
+        prompt: &str,
+        model: Option<&str>,
+        session: Session,
+        kind: CredentialKind,
+        effort: Option<&str>,
+    ) -> Process {
+        OpenCode.launch(&Launch {
+            program: PathBuf::from("/opt/opencode"),
+            interpreter: None,
+            prompt,
+            model,
+            session,
+            credential: Some((kind, EnvValue::Secret(Secret::new("sk-canary")))),
+            base_url: Some("http://127.0.0.1:1/model"),
+            effort,
+            extra_arguments: &["--print-logs".to_owned()],
+        })
+    }
+
+    fn settings_of(process: &Process) -> Value {
+        let (_, value) = process.env.iter().find(|(name, _)| name == "OPENCODE_CONFIG_CONTENT").unwrap();
+        let EnvValue::Plain(text) = value else { panic!("the settings hold no secret") };
+        assert!(!text.contains("canary"), "{text}");
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_turn_is_a_command_line_without_prompt_or_secret() {
+        let prompt = "--help /me ü".repeat(50_000);
+        let process = launch(&prompt, None, Session::Fresh("id".into()), CredentialKind::AnthropicKey, Some("high"));
+        let line = process.argv.join(" ");
+        assert!(line.starts_with("/opt/opencode run --format json --thinking --auto "), "{line}");
+        assert!(line.contains("--model anthropic/claude-sonnet-5 --title CodeCourier --variant high"), "{line}");
+        assert!(line.ends_with(" --print-logs") && !line.contains("canary") && !line.contains("/me"), "{line}");
+        assert!(!format!("{:?}", process.env).contains("canary"));
+        assert_eq!(process.stdin, prompt.as_bytes());
+        let options = &settings_of(&process)["provider"]["anthropic"]["options"];
+        assert_eq!(options["apiKey"], "{env:CODECOURIER_MODEL_KEY}");
+        assert_eq!(options["baseURL"], "http://127.0.0.1:1/model/v1");
+    }
+
+    #[test]
+    fn a_session_goes_on_under_its_own_name() {
+        let line = |session| launch("", None, session, CredentialKind::OpenaiKey, None).argv.join(" ");
+        let resumed = line(Session::Resume("ses_1".into()));
+        assert!(resumed.contains("--session ses_1") && !resumed.contains("--title"), "{resumed}");
+        assert!(line(Session::Continue).contains("--title CodeCourier --continue"));
+    }
+
+    #[test]
+    fn each_maker_has_a_provider_of_its_own() {
+        let settings = |kind, model, effort| settings_of(&launch("", model, Session::Continue, kind, effort));
+        let openai = settings(CredentialKind::OpenaiKey, None, None);
+        assert!(openai["provider"]["openai"]["models"]["gpt-6-sol"].is_object(), "{openai}");
+        assert_eq!(openai["enabled_providers"], json!(["openai"]));
+        let router = settings(CredentialKind::OpenrouterKey, Some("openrouter/z-ai/glm-5"), None);
+        assert!(router["provider"]["openrouter"]["models"]["z-ai/glm-5"].is_object(), "{router}");
+        let own = settings(CredentialKind::CompatibleKey, Some("compatible/llama"), Some("high"));
+        let provider = &own["provider"]["compatible"];
+        assert_eq!(provider["npm"], "@ai-sdk/openai-compatible");
+        assert_eq!(provider["models"]["llama"]["reasoning"], true, "or the effort is left out");
+        assert_eq!(provider["options"]["baseURL"], "http://127.0.0.1:1/model");
+    }
+
+    #[test]
+    fn what_would_be_asked_is_allowed() {
+        let settings = settings_of(&launch("", None, Session::Continue, CredentialKind::AnthropicKey, None));
+        for asked in ["read", "external_directory", "doom_loop"] {
+            assert_eq!(settings["permission"][asked], "allow", "{asked}: nobody is there to be asked");
+        }
+    }
 }

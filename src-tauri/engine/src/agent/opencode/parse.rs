@@ -2,22 +2,23 @@
 //!
 //! The traps, all seen: no event says the end; a call is told only when it is done, and one that returned 3 is "completed";
 //! tokens are per step, their input without what came from the cache and their output without the reasoning; an error is
-//! told twice; its own retries are silent.
+//! told twice; its own retries are silent, except that a step begins anew where an answer broke off; an answer that was cut
+//! short at the model's limit, and a call nobody was there to allow, both end the turn with exit code 0.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::tool::State;
 use crate::{
     agent::{
-        Exit, Failure, in_workspace,
-        page::{Call, Done, Events, Page, told},
+        Exit, Failure,
+        page::{Events, Page, told},
     },
-    model::{ErrorKind, FileDiff, ProgressEntry, ProgressState, ToolKind, Usage},
+    model::{ErrorKind, Timestamp, Usage},
     transcript::{
-        between,
         json::{Loose, Str},
-        kind_of, one_line, patch, summarise,
+        one_line, plausible_epoch,
     },
 };
 
@@ -30,6 +31,10 @@ pub(super) struct OpenCodeEvents {
     failure: Option<Failure>,
     /// It failed once and went on: then it returns 1, however well it ends.
     has_recovered: bool,
+    /// Whether the last answer was longer than the model may write.
+    is_cut_short: bool,
+    /// The message whose step has begun and not ended.
+    open_step: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -38,6 +43,9 @@ struct Line<'a> {
     kind: Str<'a>,
     #[serde(borrow, rename = "sessionID")]
     session: Option<Str<'a>>,
+    /// Milliseconds since 1970.
+    #[serde(default)]
+    timestamp: Option<f64>,
     #[serde(borrow)]
     part: Option<Part<'a>>,
     #[serde(borrow)]
@@ -49,6 +57,8 @@ struct Line<'a> {
 struct Part<'a> {
     #[serde(borrow, default)]
     id: Loose<'a>,
+    #[serde(borrow, default, rename = "messageID")]
+    message_id: Loose<'a>,
     #[serde(borrow, default)]
     text: Loose<'a>,
     #[serde(borrow, default)]
@@ -63,40 +73,10 @@ struct Part<'a> {
     synthetic: Option<bool>,
 }
 
-#[derive(Deserialize)]
-struct State<'a> {
-    #[serde(borrow, default)]
-    status: Loose<'a>,
-    #[serde(borrow, default)]
-    input: Loose<'a>,
-    #[serde(borrow, default)]
-    output: Loose<'a>,
-    #[serde(borrow, default)]
-    error: Loose<'a>,
-    #[serde(borrow)]
-    metadata: Option<Metadata<'a>>,
-    time: Option<Time>,
-}
-
-#[derive(Deserialize)]
-struct Metadata<'a> {
-    #[serde(borrow, default)]
-    exit: Loose<'a>,
-    #[serde(borrow, default)]
-    diff: Loose<'a>,
-    #[serde(borrow, default)]
-    exists: Loose<'a>,
-}
-
-#[derive(Deserialize)]
-struct Time {
-    start: Option<i64>,
-    end: Option<i64>,
-}
-
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 struct Tokens {
+    total: Option<u64>,
     input: u64,
     output: u64,
     reasoning: u64,
@@ -126,79 +106,62 @@ struct Data<'a> {
     status_code: Option<u16>,
     #[serde(borrow, default)]
     response_body: Loose<'a>,
-}
-
-/// What an edit, a write and a list are asked for.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Asked<'a> {
-    #[serde(borrow)]
-    file_path: Loose<'a>,
-    #[serde(borrow)]
-    content: Loose<'a>,
-    #[serde(borrow)]
-    todos: Loose<'a>,
+    #[serde(borrow, default)]
+    response_headers: Loose<'a>,
 }
 
 #[derive(Deserialize)]
-struct ToDo<'a> {
-    #[serde(borrow)]
-    content: Str<'a>,
-    #[serde(borrow, default)]
-    status: Loose<'a>,
+struct Headers<'a> {
+    #[serde(borrow, rename = "retry-after")]
+    retry_after: Option<Str<'a>>,
 }
 
-impl Part<'_> {
-    fn tool(&self, page: &mut Page) -> bool {
-        let (Some(state), Some(id), Some(name)) = (&self.state, self.call_id.text(), self.tool.text()) else {
+/// What a body may say about a limit's end, in seconds since 1970.
+#[derive(Deserialize)]
+struct Body {
+    error: Limit,
+}
+
+#[derive(Deserialize)]
+struct Limit {
+    resets_at: Option<f64>,
+}
+
+impl OpenCodeEvents {
+    fn begin_step(&mut self, part: &Part<'_>, page: &mut Page) {
+        (self.is_finished, self.is_cut_short) = (false, false);
+        if let Some(earlier) = self.failure.take() {
+            self.has_recovered = true;
+            page.warn(earlier.message);
+        }
+        let message = part.message_id.text().filter(|id| !id.is_empty());
+        if message.is_some() && message.as_deref() == self.open_step.as_deref() {
+            page.retry("The model's answer broke off. Trying again.".to_owned(), None);
+        }
+        self.open_step = message.map(std::borrow::Cow::into_owned);
+        page.doing = Some("thinks");
+    }
+
+    fn finish_step(&mut self, part: &Part<'_>) {
+        let id = part.id.text().unwrap_or_default().into_owned();
+        if let Some(tokens) = part.tokens {
+            self.steps.insert(id, tokens.usage());
+        }
+        let reason = part.reason.text().unwrap_or_default();
+        (self.is_finished, self.is_cut_short) = (reason != "tool-calls", reason == "length");
+        self.open_step = None;
+    }
+
+    fn use_tool(&mut self, part: &Part<'_>, page: &mut Page) -> bool {
+        let (Some(state), Some(id), Some(name)) = (&part.state, part.call_id.text(), part.tool.text()) else {
             return false;
         };
-        let asked = state.input.read::<Asked<'_>>().unwrap_or_default();
-        if let Some(todos) = asked.todos.read::<Vec<ToDo<'_>>>() {
-            page.progress(todos.iter().map(ToDo::entry).collect());
-            return true;
+        state.show(&id, &name, page);
+        if state.is_refused() {
+            let message = format!("OpenCode asked whether it may use \"{name}\", and nobody is there to be asked");
+            self.failure = Some(Failure { kind: ErrorKind::Permission, message, retry_at: None });
         }
-        let input = state.input.raw().unwrap_or_default();
-        let path = asked.file_path.text();
-        let path = path.as_deref().map(in_workspace);
-        let summary = path.map_or_else(|| summarise(input, None), one_line);
-        let call = Call::new(&id, kind_of(&name), &name, summary, input);
-        let status = state.status.text().unwrap_or_default();
-        if matches!(&*status, "pending" | "running") {
-            page.begin(call);
-            return true;
-        }
-        let has_failed = &*status == "error";
-        let metadata = state.metadata.as_ref();
-        let exit_code = metadata.and_then(|metadata| metadata.exit.read());
-        let diff = path.filter(|_| !has_failed).and_then(|path| diff(path, &asked, metadata, call.tool));
-        let took = state.time.as_ref().and_then(|time| u64::try_from(time.end? - time.start?).ok());
-        let result = if has_failed { state.error } else { state.output };
-        let result = result.text().map(std::borrow::Cow::into_owned);
-        page.finish(call, Done { has_failed, result, exit_code, duration_ms: took, diff });
         true
-    }
-}
-
-/// The agent's own diff of an edit; of a new file, made from what was written.
-fn diff(path: &str, asked: &Asked<'_>, metadata: Option<&Metadata<'_>>, tool: ToolKind) -> Option<FileDiff> {
-    let told = metadata.and_then(|metadata| metadata.diff.text());
-    if let Some(told) = told {
-        return patch(path, &told);
-    }
-    let is_new = metadata.is_some_and(|metadata| metadata.exists.raw() == Some("false"));
-    let content = asked.content.text().filter(|_| tool == ToolKind::Write && is_new)?;
-    Some(between(path, None, &content))
-}
-
-impl ToDo<'_> {
-    fn entry(&self) -> ProgressEntry {
-        let state = match self.status.text().as_deref() {
-            Some("completed") => ProgressState::Done,
-            Some("in_progress") => ProgressState::Active,
-            _ => ProgressState::Pending,
-        };
-        ProgressEntry { text: self.content.to_string(), state }
     }
 }
 
@@ -214,29 +177,17 @@ impl Events for OpenCodeEvents {
         }
         let Some(part) = &line.part else {
             let Some(error) = line.error.filter(|_| &*line.kind == "error") else { return false };
-            self.failure = Some(error.failure());
+            self.failure = Some(error.failure(line.timestamp, page.now));
             return true;
         };
         match &*line.kind {
-            "step_start" => {
-                (self.is_finished, page.doing) = (false, Some("thinks"));
-                if let Some(earlier) = self.failure.take() {
-                    self.has_recovered = true;
-                    page.warn(earlier.message);
-                }
-            }
+            "step_start" => self.begin_step(part, page),
             // Its own words to the model, about a conversation it has summarised.
             "text" if part.synthetic == Some(true) => page.warn(one_line(&part.text.text().unwrap_or_default())),
             "text" => page.text(&part.text.text().unwrap_or_default()),
             "reasoning" => page.thinking(&part.text.text().unwrap_or_default()),
-            "tool_use" => return part.tool(page),
-            "step_finish" => {
-                let id = part.id.text().unwrap_or_default().into_owned();
-                if let Some(tokens) = part.tokens {
-                    self.steps.insert(id, tokens.usage());
-                }
-                self.is_finished = part.reason.text().as_deref() != Some("tool-calls");
-            }
+            "tool_use" => return self.use_tool(part, page),
+            "step_finish" => self.finish_step(part),
             _ => return false,
         }
         true
@@ -249,6 +200,10 @@ impl Events for OpenCodeEvents {
     fn concluded(&mut self, exit: Exit) -> Option<Result<(), Failure>> {
         match (self.failure.take(), exit) {
             (Some(failure), _) => Some(Err(failure)),
+            (None, Exit::Code(_)) if self.is_cut_short => {
+                let message = "the answer was longer than the model may write".to_owned();
+                Some(Err(Failure { kind: ErrorKind::LimitReached, message, retry_at: None }))
+            }
             (None, Exit::Code(code)) if self.is_finished && (code == 0 || self.has_recovered) => Some(Ok(())),
             _ => None,
         }
@@ -257,17 +212,23 @@ impl Events for OpenCodeEvents {
 
 impl Tokens {
     fn usage(self) -> Usage {
-        Usage {
+        let usage = Usage {
             input: self.input,
-            output: self.output + self.reasoning,
+            output: self.output.saturating_add(self.reasoning),
             cache_write: self.cache.write,
             cache_read: self.cache.read,
+        };
+        let parts = [usage.input, usage.output, usage.cache_write, usage.cache_read];
+        let sum = parts.into_iter().fold(0, u64::saturating_add);
+        if let Some(total) = self.total.filter(|total| *total != sum) {
+            tracing::warn!(total, sum, "OpenCode's step has another total than its parts");
         }
+        usage
     }
 }
 
 impl Told<'_> {
-    fn failure(&self) -> Failure {
+    fn failure(&self, at: Option<f64>, now: Timestamp) -> Failure {
         let name = self.name.text().unwrap_or_default();
         let Some(data) = &self.data else { return told(None, &name, &name) };
         let message = data.message.text().unwrap_or_default();
@@ -280,6 +241,23 @@ impl Told<'_> {
             "MessageAbortedError" => failure.kind = ErrorKind::Interrupted,
             _ => {}
         }
+        if failure.kind == ErrorKind::RateLimited {
+            failure.retry_at = data.limit_ends(at).and_then(|millis| plausible_epoch(millis, now));
+        }
         failure
+    }
+}
+
+impl Data<'_> {
+    /// When the limit ends, in milliseconds since 1970: as the body says, else so long after the event of `at` as the answer
+    /// said.
+    fn limit_ends(&self, at: Option<f64>) -> Option<f64> {
+        let body = self.response_body.text();
+        let told = body.and_then(|body| serde_json::from_str::<Body>(&body).ok()?.error.resets_at);
+        if let Some(seconds) = told {
+            return Some(seconds * 1000.0);
+        }
+        let wait: f64 = self.response_headers.read::<Headers<'_>>()?.retry_after?.trim().parse().ok()?;
+        Some(at? + wait * 1000.0)
     }
 }
