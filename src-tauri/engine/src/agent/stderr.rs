@@ -25,6 +25,8 @@ pub(super) struct Stderr {
     is_noise: Option<fn(&str) -> bool>,
     /// A line whose end has not come, where lines are told apart.
     line: Vec<u8>,
+    /// The line that goes on was kept so far.
+    is_within: bool,
 }
 
 impl Stderr {
@@ -39,17 +41,18 @@ impl Stderr {
         if self.is_noise.is_none() {
             self.keep(bytes);
         } else {
-            self.line.extend_from_slice(bytes);
-            while let Some(end) = self.line.iter().position(|byte| *byte == b'\n').map(|at| at + 1) {
-                let rest = self.line.split_off(end);
-                let line = mem::replace(&mut self.line, rest);
-                self.keep_line(&line);
-            }
-            // One that is longer than any we would leave out.
-            while self.line.len() > KEPT {
-                let rest = self.line.split_off(KEPT);
-                let part = mem::replace(&mut self.line, rest);
-                self.keep(&part);
+            let mut lines = mem::take(&mut self.line);
+            lines.extend_from_slice(bytes);
+            for line in lines.split_inclusive(|byte| *byte == b'\n') {
+                if line.ends_with(b"\n") {
+                    self.keep_line(line);
+                } else if self.is_within || line.len() > KEPT {
+                    // It is longer than any we would leave out.
+                    self.is_within = true;
+                    self.keep(line);
+                } else {
+                    self.line = line.to_vec();
+                }
             }
         }
         if self.is_long || self.held.len() > KEPT {
@@ -89,7 +92,8 @@ impl Stderr {
     }
 
     fn keep_line(&mut self, line: &[u8]) {
-        if self.is_noise.is_none_or(|is_noise| !is_noise(&String::from_utf8_lossy(line))) {
+        let is_kept = mem::take(&mut self.is_within) || line.len() > KEPT;
+        if is_kept || self.is_noise.is_none_or(|is_noise| !is_noise(&String::from_utf8_lossy(line))) {
             self.keep(line);
         }
     }
@@ -135,7 +139,8 @@ mod tests {
         let long = "größer\nnoise 1\n".repeat(2000) + &"x".repeat(3 * KEPT) + "\nnoise 2\nend";
         let whole = shown(&[&long], None);
         assert!(whole.len() > 2, "in pieces a window can draw");
-        let texts: String = whole.iter().map(|item| if let Item::Output { text, .. } = item { text } else { "" }).collect();
+        let texts: String =
+            whole.iter().map(|item| if let Item::Output { text, .. } = item { text } else { "" }).collect();
         assert!(!texts.contains("noise") && texts.ends_with("\nend"), "{}", &texts[texts.len() - 40..]);
         for size in [3, 8191, 8192, 8193] {
             let mut parts = Vec::new();
