@@ -179,6 +179,16 @@ fn what_is_not_understood_is_kept() {
 }
 
 #[test]
+fn counts_beyond_all_measure_are_no_more_than_the_most() {
+    let most = format!(r#"{{"inputTokens":{0},"outputTokens":1,"cacheReadInputTokens":{0}}}"#, u64::MAX);
+    let line = format!(
+        r#"{{"type":"result","subtype":"success","usage":{{"input_tokens":1}},"model_usage_since_last_result":{{"m":{most}}}}}"#
+    );
+    let (_, outcome) = claude(line.as_bytes(), b"", Exit::Code(0));
+    assert_eq!(outcome.usage.map(|usage| usage.cache_read), Some(u64::MAX));
+}
+
+#[test]
 fn text_cut_in_the_middle_of_an_emoji_is_still_read() {
     let line = br#"{"type":"assistant","message":{"id":"m","content":[{"type":"text","text":"half \ud83d"}]},"session_id":"s"}"#;
     let (items, _) = claude(line, b"", Exit::Code(0));

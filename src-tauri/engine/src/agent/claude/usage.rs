@@ -73,7 +73,7 @@ impl Tally {
     /// The last known consumption; `None` where nothing was reported.
     pub fn total(&self) -> Option<Usage> {
         let settled = self.reported.map(|reported| {
-            let read = |usage: Usage| usage.input + usage.cache_write + usage.cache_read;
+            let read = |usage: Usage| usage.input.saturating_add(usage.cache_write).saturating_add(usage.cache_read);
             // More was read than the results know of: sub-agents, or a request that broke.
             if read(self.by_model) > read(reported) { self.by_model } else { reported }
         });
