@@ -4,7 +4,7 @@ use std::{fs, sync::atomic::Ordering, time::Duration};
 
 use courier_engine::{
     engine::NewSandbox,
-    model::{ErrorKind, Item, Status, ToolState, Usage},
+    model::{AgentKind, ErrorKind, Item, Status, ToolState, Usage},
 };
 use courier_test_support::{
     models::{WRITTEN_CONTENT, WRITTEN_FILE},
@@ -137,7 +137,8 @@ async fn killed_agent(stage: Stage) {
 }
 
 async fn timeout(stage: Stage) {
-    let time = Duration::from_secs(15);
+    // Long enough for the agent to have begun: OpenCode alone takes many seconds to do so.
+    let time = Duration::from_secs(if stage.driven.kind == AgentKind::Opencode { 45 } else { 15 });
     let id = stage.begin_with("one [[scenario:sleep]]", |new| NewSandbox { timeout: time, ..new }).await;
     stage.file(id, "started.txt").await;
     stage.gone(id).await;

@@ -23,7 +23,7 @@ pub(super) struct Codex;
 const CLI: Cli = Cli {
     program: "codex",
     version_argument: "--version",
-    minimum_version: (0, 171, 0),
+    minimum_version: (0, 160, 0),
     install: "npm install -g @openai/codex@latest",
     native: Some("@openai/codex-*/vendor/*/bin/codex"),
     node: None,
@@ -43,34 +43,57 @@ const CREDENTIALS: [CredentialKind; 3] =
 /// Its own sandbox would forbid writing `.git`; ours is around it.
 const ARGUMENTS: [&str; 3] = ["--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"];
 
-/// How often a request, and a stream that broke, is tried again: its own five take half a minute.
-const RETRIES: u32 = 3;
+/// Settings of every turn. Each part of Codex that asks anybody but its model is switched off.
+const SETTINGS: [&str; 8] = [
+    "check_for_update_on_startup=false",
+    "analytics.enabled=false",
+    "feedback.enabled=false",
+    // Asks github.com and chatgpt.com for lists at every start.
+    "features.plugins=false",
+    "features.remote_plugin=false",
+    "features.apps=false",
+    // Without a server it would wait for ever.
+    "features.unbounded_connection_retries=false",
+    // The key is Codex's; the commands it runs do not see it.
+    "shell_environment_policy.exclude=[\"CODECOURIER_MODEL_KEY\"]",
+];
 
-const OWN: [&str; 24] = [
+/// How often a request, and a stream that broke, is begun again, and how long a stream may be silent: of its own accord
+/// Codex waits five times five minutes for a model that says nothing.
+const PATIENCE: &str = "request_max_retries=3,stream_max_retries=3,stream_idle_timeout_ms=180000";
+
+/// Options that are ours, or decide what is read or kept. `-c` is not among them: ours stand behind a person's, and the
+/// last one holds.
+const OWN: [&str; 29] = [
     "--json",
     "--skip-git-repo-check",
     "--dangerously-bypass-approvals-and-sandbox",
-    "--dangerously-bypass-hook-trust",
     "--sandbox",
     "-s",
+    "--approve-for-me",
     "--full-auto",
-    "--ask-for-approval",
-    "-a",
     "--model",
     "-m",
     "--oss",
     "--local-provider",
     "--profile",
     "-p",
+    "--remote",
+    "--remote-auth-token-env",
     "--cd",
     "-C",
-    "--last",
+    "--worktree",
     "--ephemeral",
+    "--last",
+    "--all",
+    "--color",
     "--output-last-message",
     "-o",
+    "--thread-source",
+    "--help",
+    "-h",
     "--version",
     "-V",
-    "--help",
 ];
 
 impl Agent for Codex {
@@ -107,9 +130,9 @@ impl Agent for Codex {
         &["api.openai.com", "openrouter.ai"]
     }
 
-    /// `codex exec --help`: what its models take as `model_reasoning_effort`.
+    /// `codex debug models`. What a model does not know is lowered to its highest.
     fn efforts(&self) -> &'static [&'static str] {
-        &["minimal", "low", "medium", "high", "xhigh"]
+        &["low", "medium", "high", "xhigh", "max", "ultra"]
     }
 
     fn own_options(&self) -> &'static [&'static str] {
@@ -118,41 +141,92 @@ impl Agent for Codex {
 
     fn launch(&self, launch: &Launch<'_>) -> Process {
         let mut argv = vec![launch.program.to_string_lossy().into_owned(), "exec".to_owned()];
+        let mut add = |argument: &str| argv.push(argument.to_owned());
+        if !matches!(launch.session, Session::Fresh(_)) {
+            add("resume");
+        }
+        ARGUMENTS.into_iter().for_each(&mut add);
+        // Before ours: an option that takes many values would take the `-` at the end for one.
+        launch.extra_arguments.iter().for_each(|argument| add(argument));
+        let kind = launch.credential.as_ref().map(|(kind, _)| *kind);
+        let provider = kind.map(|kind| provider(kind, launch.base_url));
+        let effort = launch.effort.map(|effort| format!("model_reasoning_effort=\"{effort}\""));
+        let settings =
+            SETTINGS.into_iter().chain(provider.iter().flatten().map(String::as_str)).chain(effort.as_deref());
+        for setting in settings {
+            add("-c");
+            add(setting);
+        }
+        let model = match (launch.model, kind) {
+            // OpenRouter has no default of its own.
+            (None, Some(kind @ CredentialKind::OpenrouterKey)) => Some(makers::model_of(None, kind)),
+            (model, _) => model.map(|model| makers::split(model).1),
+        };
+        if let Some(model) = model {
+            add("-m");
+            add(model);
+        }
         match &launch.session {
+            // It chooses the id itself, and tells it.
             Session::Fresh(_) => {}
-            Session::Resume(id) => argv.extend(["resume".to_owned(), id.clone()]),
-            Session::Continue => argv.extend(["resume".to_owned(), "--last".to_owned()]),
+            Session::Resume(id) => add(id),
+            Session::Continue => add("--last"),
         }
-        argv.extend(ARGUMENTS.map(str::to_owned));
-        let mut set = |setting: String| argv.extend(["-c".to_owned(), setting]);
-        set("check_for_update_on_startup=false".to_owned());
-        set("analytics.enabled=false".to_owned());
-        let mut env = Vec::new();
-        if let Some((kind, value)) = &launch.credential {
-            let own = Endpoint::of(*kind).and_then(|endpoint| endpoint.address);
-            let url = launch.base_url.or(own).unwrap_or_default();
-            // A TOML string of these characters is a JSON string.
-            let url = serde_json::Value::from(url);
-            set("model_provider=\"codecourier\"".to_owned());
-            set(format!(
-                "model_providers.codecourier={{name=\"{}\",base_url={url},env_key=\"{KEY_VARIABLE}\",wire_api=\"responses\",\
-                 request_max_retries={RETRIES},stream_max_retries={RETRIES}}}",
-                makers::name(*kind)
-            ));
-            env.push((KEY_VARIABLE.to_owned(), value.clone()));
-        }
-        if let Some(effort) = launch.effort {
-            set(format!("model_reasoning_effort=\"{effort}\""));
-        }
-        if let Some(model) = launch.model {
-            argv.extend(["-m".to_owned(), makers::split(model).1.to_owned()]);
-        }
-        argv.extend(launch.extra_arguments.iter().cloned());
-        argv.push("-".to_owned());
+        add("-");
+        let env = launch.credential.iter().map(|(_, value)| (KEY_VARIABLE.to_owned(), value.clone())).collect();
         Process { argv, env, stdin: launch.prompt.as_bytes().to_vec() }
     }
 
     fn parser(&self, before: Option<Usage>) -> Box<dyn Parser> {
         Box::new(LinesOf::new(parse::CodexEvents::after(before.unwrap_or_default())))
+    }
+}
+
+/// The settings that say where the model is.
+fn provider(kind: CredentialKind, base_url: Option<&str>) -> [String; 2] {
+    let own = Endpoint::of(kind).and_then(|endpoint| endpoint.address);
+    // A string of TOML, whose escapes are those of JSON.
+    let url = serde_json::Value::from(base_url.or(own).unwrap_or_default());
+    let table =
+        format!("{{name=\"CodeCourier\",base_url={url},env_key=\"{KEY_VARIABLE}\",wire_api=\"responses\",{PATIENCE}}}");
+    ["model_provider=\"codecourier\"".to_owned(), format!("model_providers.codecourier={table}")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{agent::EnvValue, secrets::Secret};
+
+    fn launch(session: Session, extra_arguments: &[String]) -> Process {
+        Codex.launch(&Launch {
+            program: "/opt/codex".into(),
+            interpreter: None,
+            prompt: "--help",
+            model: Some("openai/gpt-5.5"),
+            session,
+            credential: Some((CredentialKind::OpenaiKey, EnvValue::Secret(Secret::new("sk-canary")))),
+            base_url: Some("http://127.0.0.1:1"),
+            effort: Some("high"),
+            extra_arguments,
+        })
+    }
+
+    #[test]
+    fn a_turn_is_a_command_line_without_prompt_or_secret() {
+        let process = launch(Session::Fresh("ours".into()), &["-c".to_owned(), "model_provider=\"x\"".to_owned()]);
+        let line = process.argv.join(" ");
+        assert!(line.starts_with("/opt/codex exec --json") && line.ends_with(" -m gpt-5.5 -"), "{line}");
+        assert!(!line.contains("canary") && !line.contains("--help") && !line.contains("ours"), "{line}");
+        let at = |setting| line.rfind(setting).unwrap();
+        assert!(at("model_provider=\"x\"") < at("model_provider=\"codecourier\""), "ours holds: {line}");
+        assert_eq!(process.stdin, b"--help");
+    }
+
+    #[test]
+    fn a_thread_is_taken_up_by_its_id_or_as_the_last_one() {
+        let line = |session| launch(session, &[]).argv.join(" ");
+        assert!(line(Session::Resume("id".into())).starts_with("/opt/codex exec resume --json"));
+        assert!(line(Session::Resume("id".into())).ends_with(" id -"));
+        assert!(line(Session::Continue).ends_with(" --last -"));
     }
 }

@@ -170,11 +170,16 @@ fn addresses<const N: usize>(listeners: &[TcpListener]) -> io::Result<[SocketAdd
     addresses.try_into().map_err(|_| io::Error::other("there is not a socket for each door"))
 }
 
+/// The shell of who lives inside: agents run their commands in it, and write them for bash.
+pub(crate) fn shell() -> &'static str {
+    if Path::new("/bin/bash").exists() { "/bin/bash" } else { "/bin/sh" }
+}
+
 /// What every turn finds in its environment.
 fn variables(spec: &StartSpec, http: SocketAddr, socks: SocketAddr, model: SocketAddr) -> HashMap<String, String> {
     let mut variables = platform::base_variables(&spec.home);
     let mut set = |name: &str, value: &str| _ = variables.insert(name.to_owned(), value.to_owned());
-    for (name, value) in [("USER", "courier"), ("LOGNAME", "courier"), ("SHELL", "/bin/sh")] {
+    for (name, value) in [("USER", "courier"), ("LOGNAME", "courier"), ("SHELL", shell())] {
         set(name, value);
     }
     for (name, value) in [("LANG", "C.UTF-8"), ("TERM", "dumb"), ("NODE_USE_ENV_PROXY", "1")] {

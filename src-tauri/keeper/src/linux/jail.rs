@@ -131,8 +131,7 @@ pub(super) fn arguments(spec: &StartSpec, own_program: &Path, info: RawFd) -> io
         jail.add_setting(&place)?;
     }
     let home = spec.home.to_string_lossy();
-    // Some agents run their commands in the shell that stands here, and write them for bash.
-    let shell = if Path::new("/bin/bash").exists() { "/bin/bash" } else { "/bin/sh" };
+    let shell = crate::keep::shell();
     let passwd = format!("{PASSWD}courier:x:1000:1000:courier:{home}:{shell}\n");
     jail.add_file(passwd.as_bytes(), Path::new("/etc/passwd"))?;
     jail.add_file(GROUP.as_bytes(), Path::new("/etc/group"))?;

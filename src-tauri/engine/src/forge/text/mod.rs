@@ -155,8 +155,9 @@ fn footer(of: &Conversation<'_>, harmless: &Harmless) -> String {
         1 => "1 turn".to_owned(),
         turns => format!("{turns} turns"),
     });
-    let input = of.usage.input + of.usage.cache_read + of.usage.cache_write;
-    if input + of.usage.output > 0 {
+    // They are what an agent said of itself.
+    let input = [of.usage.cache_read, of.usage.cache_write].into_iter().fold(of.usage.input, u64::saturating_add);
+    if input > 0 || of.usage.output > 0 {
         parts.push(format!("{} tokens in, {} out", grouped(input), grouped(of.usage.output)));
     }
     parts.extend(of.cost.map(dollars));
