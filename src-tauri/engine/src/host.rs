@@ -28,7 +28,7 @@ use crate::{
 /// How long the person's login shell may take to say its PATH.
 const LOGIN_SHELL: Duration = Duration::from_secs(5);
 /// What is shown to a model server of the person's own that no key was stored for.
-const NO_KEY: &str = "no-key-is-stored";
+pub(crate) const NO_KEY: &str = "no-key-is-stored";
 /// Stands around the PATH in what the login shell prints, since profiles print things too.
 const BOUNDARY: &str = "__courier_path__";
 

@@ -44,7 +44,7 @@ pub struct AgentSettings {
     pub path: Option<String>,
     /// How hard its models should think, one of the agent's efforts; `None`: as the agent likes.
     pub effort: Option<String>,
-    /// Arguments of every turn, after ours.
+    /// Arguments of every turn, beside ours.
     pub extra_arguments: Vec<String>,
 }
 

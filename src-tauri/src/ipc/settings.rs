@@ -37,7 +37,7 @@ pub struct AgentSettings {
     path: Option<String>,
     /// One of the agent's efforts.
     effort: Option<String>,
-    /// Arguments of every turn, after ours.
+    /// Arguments of every turn, beside ours.
     extra_arguments: Vec<String>,
 }
 

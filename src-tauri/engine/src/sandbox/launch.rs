@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::Surroundings;
 use crate::{
     agent::{Agent, Endpoint, EnvValue, Launch, Process, Session},
+    host::NO_KEY,
     model::TurnId,
     provider::{Gateway, Provider, TurnSpec},
     secrets::{CredentialKind, Secret},
@@ -91,7 +92,7 @@ pub(crate) fn billed_to(kind: CredentialKind, secret: &Secret) -> String {
         CredentialKind::CompatibleKey => "Own model server",
         other => other.name(),
     };
-    format!("{name}, …{}", secret.last_four())
+    if secret.expose() == NO_KEY { name.to_owned() } else { format!("{name}, …{}", secret.last_four()) }
 }
 
 impl Preparation {

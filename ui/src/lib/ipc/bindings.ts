@@ -143,7 +143,7 @@ export type AgentSettings = {
 	path: string | null,
 	/**  One of the agent's efforts. */
 	effort: string | null,
-	/**  Arguments of every turn, after ours. */
+	/**  Arguments of every turn, beside ours. */
 	extraArguments: string[],
 };
 
