@@ -7,7 +7,7 @@ use crate::{
     engine::Config,
     host::{Host, Person},
     model::SystemClock,
-    provider::local::Local,
+    provider::{e2b::E2b, local::Local},
     secrets::Keychain,
 };
 
@@ -24,8 +24,16 @@ pub fn config(home: PathBuf) -> Config {
     Config {
         host: Host::new(home, Arc::new(Keychain), person).with_checkpoints(beside("courier-checkpoint"), bubblewrap),
         clock: Arc::new(SystemClock),
-        providers: vec![Arc::new(local)],
+        providers: vec![Arc::new(local), Arc::new(E2b::new(guest()))],
     }
+}
+
+/// The keeper as it runs in a machine of E2B's, which is Linux on x86-64: one that comes beside the app, or where the app
+/// itself is of that kind, its own.
+fn guest() -> PathBuf {
+    let guest = beside("courier-keeper-x86_64-linux");
+    let is_own = cfg!(all(target_os = "linux", target_arch = "x86_64"));
+    if is_own && !guest.is_file() { beside("courier-keeper") } else { guest }
 }
 
 /// The data folder of the desktop app, where nothing else is said.

@@ -28,6 +28,7 @@ mod doctor;
 mod error;
 mod jobs;
 mod keys;
+mod machines;
 mod requests;
 mod trash;
 mod work;
@@ -35,6 +36,7 @@ mod work;
 pub use doctor::{Check, CheckState, Report};
 pub use error::{Code, Error};
 pub use keys::{AgentInfo, CredentialInfo};
+pub use machines::UnownedMachine;
 pub use requests::{NewSandbox, SendHow};
 pub use trash::{PurgeFacts, Storage, StorageEntry};
 pub use work::{DeliverOptions, DeliveryState, PullRequestDraft};
@@ -160,8 +162,19 @@ impl Engine {
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
         };
+        // Without an account its sandboxes are looked for later; everything else opens all the same.
+        if let Err(error) = machines::sign_in(&around).await {
+            tracing::warn!(%error, "the account of a provider could not be used");
+        }
         let supervisor = Supervisor::start(around.clone()).await?;
         jobs::start(&around, &supervisor);
+        let reconciled = around.clone();
+        around.tasks.spawn(async move {
+            let shutdown = reconciled.shutdown.clone();
+            if let Some(Err(error)) = shutdown.run_until_cancelled(machines::reconcile(&reconciled)).await {
+                tracing::info!(%error, "machines without a sandbox could not be looked for");
+            }
+        });
         Ok(Self { around, supervisor, _lock: Arc::new(lock) })
     }
 
@@ -608,7 +621,8 @@ impl Engine {
     /// `Invalid` with what cannot be.
     pub async fn settings_set(&self, settings: Settings) -> Result<(), Error> {
         let settings = settings.checked().map_err(|error| Error::invalid(error.to_string()))?;
-        Ok(settings.save(&self.around.store).await?)
+        settings.save(&self.around.store).await?;
+        machines::sign_in(&self.around).await
     }
 
     /// The app's data folder.

@@ -53,6 +53,21 @@ pub(crate) fn client(user_agent: &str, address: &Url) -> Result<Client, NoTls> {
     builder.build().map_err(|error| NoTls(told(&error)))
 }
 
+/// A client for answers that may go on for hours: only connecting has a limit, everything else has its caller's.
+///
+/// # Errors
+/// Where TLS cannot be set up.
+pub(crate) fn streaming_client(user_agent: &str, is_loopback: bool) -> Result<Client, NoTls> {
+    let builder = Client::builder()
+        .tls_backend_preconfigured(trust()?)
+        .redirect(Policy::none())
+        .connect_timeout(CONNECT_LIMIT)
+        .tcp_keepalive(SILENCE_LIMIT)
+        .user_agent(user_agent);
+    let builder = if is_loopback { builder.no_proxy() } else { builder };
+    builder.build().map_err(|error| NoTls(told(&error)))
+}
+
 /// Whom this machine trusts, read when it is first needed.
 fn trust() -> Result<ClientConfig, NoTls> {
     static TRUST: OnceLock<ClientConfig> = OnceLock::new();

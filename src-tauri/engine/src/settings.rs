@@ -9,7 +9,8 @@ use crate::{
     agent::{Agent, Endpoint, agent},
     forge::Host,
     model::{AgentKind, Status},
-    secrets::CredentialKind,
+    provider::e2b::{Account, NoAddress},
+    secrets::{CredentialKind, Secret},
     store::{self, Store, settings},
 };
 
@@ -31,6 +32,8 @@ pub struct Settings {
     pub base_urls: BTreeMap<CredentialKind, String>,
     /// The GitHub Enterprise host, if there is one: `github.example.org`.
     pub github_enterprise_host: Option<String>,
+    /// Where E2B is, and what its machines are made from.
+    pub e2b: E2bSettings,
     /// After how many minutes without output a working agent is said to be quiet.
     pub quiet_after_minutes: u32,
     pub has_seen_close_notice: bool,
@@ -48,6 +51,20 @@ pub struct AgentSettings {
     pub extra_arguments: Vec<String>,
 }
 
+/// Where E2B is, if it is not the public service, and what machines are made from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct E2bSettings {
+    /// The domain of a self-hosted one: `e2b.example.org`.
+    pub domain: Option<String>,
+    /// Where its control plane is, if the domain does not tell.
+    pub api_url: Option<String>,
+    /// Where its machines are reached, if the domain does not tell.
+    pub sandbox_url: Option<String>,
+    /// The template of each agent's machines; `base` where none is named.
+    pub templates: BTreeMap<AgentKind, String>,
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -56,6 +73,7 @@ impl Default for Settings {
             agents: BTreeMap::new(),
             base_urls: BTreeMap::new(),
             github_enterprise_host: None,
+            e2b: E2bSettings::default(),
             quiet_after_minutes: 5,
             has_seen_close_notice: false,
         }
@@ -100,6 +118,13 @@ impl Settings {
         if let Some(Err(error)) = self.github_enterprise_host.as_ref().map(|host| host.parse::<Host>()) {
             return Err(Invalid(format!("the GitHub Enterprise host: {error}")));
         }
+        for place in [&mut self.e2b.domain, &mut self.e2b.api_url, &mut self.e2b.sandbox_url] {
+            *place = blank(place.take());
+        }
+        let templates = std::mem::take(&mut self.e2b.templates);
+        self.e2b.templates =
+            templates.into_iter().filter_map(|(agent, name)| Some((agent, blank(Some(name))?))).collect();
+        self.e2b_account(Secret::new(""), "").map_err(|error| Invalid(error.to_string()))?;
         if !(1..=24 * 60).contains(&self.quiet_after_minutes) {
             return Err(Invalid("an agent is quiet after 1 minute at least, and after a day at most".to_owned()));
         }
@@ -107,6 +132,20 @@ impl Settings {
             return Err(Invalid(format!("there is no theme {:?}", self.theme)));
         }
         Ok(self)
+    }
+
+    /// The account this key opens, for this installation of the app.
+    ///
+    /// # Errors
+    /// `NoAddress`, where a machine could not be reached at such an address.
+    pub(crate) fn e2b_account(&self, key: Secret, installation: &str) -> Result<Account, NoAddress> {
+        let E2bSettings { domain, api_url, sandbox_url, .. } = &self.e2b;
+        Account::new(key, domain.as_deref(), api_url.as_deref(), sandbox_url.as_deref(), installation.to_owned())
+    }
+
+    /// What an agent's machines are made from, where a person has said so.
+    pub(crate) fn template_of(&self, agent: AgentKind) -> Option<String> {
+        self.e2b.templates.get(&agent).cloned()
     }
 
     /// The GitHub Enterprise host; one that an older version let pass counts as none.

@@ -1,11 +1,12 @@
 //! Keeps one sandbox alive and jailed.
 //!
-//! One small program, two lives:
+//! One small program, three lives:
 //!
 //! - **keeper** (`courier-keeper keep`): one per sandbox, outside the jail, started by the app and outliving it. It
 //!   starts bubblewrap, copies what agents print to their spools, counts the sandbox's running time, and is the
 //!   sandbox's only way to the network.
 //! - **init** (`courier-keeper init`): pid 1 inside the jail. It starts turns and ends them.
+//! - **guest** (`courier-keeper guest`): inside a machine that is a sandbox by itself, with each turn.
 //!
 //! To read it from the top: [`protocol`] is what the app can ask; `keep/` answers it; `linux/jail.rs` and
 //! `linux/filter.rs` are the jail; `linux/init/` is what lives in it; `proxy/` is the way out of it, and to the model.
@@ -63,6 +64,8 @@ fn live(words: &[&str]) -> std::io::Result<()> {
             Ok(control) => platform::init::run(control),
             Err(error) => Err(std::io::Error::other(format!("init's descriptor: {error}"))),
         },
+        #[cfg(target_os = "linux")]
+        ["guest", words @ ..] => platform::guest::live(words),
         _ => Err(std::io::Error::other("this program is started by CodeCourier, and does nothing for people")),
     }
 }

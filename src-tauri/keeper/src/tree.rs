@@ -65,6 +65,18 @@ pub(crate) fn members(table: &[Process], turns: &[Known], index: usize, unsigned
     table.iter().filter(|process| owners[&process.pid] == Some(index)).map(|process| process.pid).collect()
 }
 
+/// Everybody who descends from this process.
+#[cfg_attr(target_os = "macos", expect(dead_code, reason = "only a guest is its turn's last parent"))]
+pub(crate) fn descendants(table: &[Process], root: i32) -> Vec<i32> {
+    let by_pid: HashMap<i32, i32> = table.iter().map(|process| (process.pid, process.parent)).collect();
+    let descends = |pid: i32| {
+        // Bounded, should the table (read while it changed) hold a circle.
+        let mut parents = std::iter::successors(by_pid.get(&pid), |parent| by_pid.get(parent)).take(table.len());
+        parents.any(|&parent| parent == root)
+    };
+    table.iter().map(|process| process.pid).filter(|&pid| descends(pid)).collect()
+}
+
 /// The turn a process shows that it belongs to.
 fn sign(process: &Process, turns: &[Known], unsigned: Unsigned) -> Option<usize> {
     let by_session = turns.iter().rposition(|turn| turn.leader == process.session && turn.start <= process.start);
@@ -113,6 +125,13 @@ mod tests {
     fn a_circle_in_a_table_read_while_it_changed_ends() {
         let table = [process(30, 31, 30, 90, None), process(31, 30, 30, 90, None)];
         assert!(members(&table, &turns(), 0, Unsigned::Newest).is_empty());
+    }
+
+    #[test]
+    fn descendants_are_found_however_deep() {
+        let table = [process(5, 1, 5, 1, None), process(6, 5, 6, 2, None), process(7, 6, 7, 3, None), process(8, 1, 8, 4, None)];
+        assert_eq!(descendants(&table, 5), [6, 7]);
+        assert!(descendants(&table, 8).is_empty());
     }
 
     #[test]

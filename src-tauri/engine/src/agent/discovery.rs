@@ -17,6 +17,7 @@ use std::{
 use super::Cli;
 pub use places::candidates;
 pub use program::Program;
+pub(crate) use program::parse_version;
 
 /// How long a program may take to print its version.
 pub const VERSION_DEADLINE: Duration = Duration::from_secs(10);

@@ -112,7 +112,7 @@ impl Endpoint {
             K::OpenaiKey => (Some("https://api.openai.com/v1"), KeyHeader::Bearer),
             K::OpenrouterKey => (Some("https://openrouter.ai/api/v1"), KeyHeader::Bearer),
             K::CompatibleKey => (None, KeyHeader::Bearer),
-            K::ClaudeOauthToken | K::GithubToken | K::GithubEnterpriseToken => return None,
+            K::ClaudeOauthToken | K::GithubToken | K::GithubEnterpriseToken | K::E2bKey => return None,
         };
         Some(Self { address, header })
     }

@@ -23,6 +23,7 @@ word! {
         MissingKey = "missingKey",
         NoKeychain = "noKeychain",
         NoJail = "noJail",
+        Provider = "provider",
         Unsupported = "unsupported",
         DatabaseBusy = "databaseBusy",
         DatabaseNewer = "databaseNewer",
@@ -78,6 +79,10 @@ impl Error {
     pub(crate) fn not_saved(error: &sandbox::NotSaved) -> Self {
         let code = if error.is_disk_full() { Code::DiskFull } else { Code::Internal };
         Self::new(code, format!("the work could not be saved: {error}"), error.remedy())
+    }
+
+    pub(crate) fn no_machine(id: &str) -> Self {
+        Self::new(Code::NotFound, format!("no sandbox-less machine is called {id:?}"), "Look at the list once more.")
     }
 
     pub(crate) fn not_restored(cause: &str) -> Self {
@@ -223,6 +228,11 @@ impl From<provider::Error> for Error {
         let (code, detail) = match &error {
             provider::Error::NoJail { remedy, .. } => (Code::NoJail, remedy.clone()),
             provider::Error::Unsupported => (Code::Unsupported, "Use Docker or E2B on this system.".to_owned()),
+            provider::Error::Refused { kind: "missing_key", remedy, .. } => (Code::MissingKey, remedy.clone()),
+            provider::Error::Refused { remedy, .. } => (Code::Provider, remedy.clone()),
+            provider::Error::Unreachable(_) => {
+                (Code::Provider, "Check the network and the addresses in Settings, then try again.".to_owned())
+            }
             _ => (Code::Internal, String::new()),
         };
         Self::new(code, error.to_string(), &detail)

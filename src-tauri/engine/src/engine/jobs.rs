@@ -84,9 +84,18 @@ pub(crate) fn again(attempts: u32) -> Duration {
 async fn destroy(around: &Surroundings, row: &SandboxRow, job: DueJob) -> Attempt {
     let Some(provider) = around.provider(row.provider) else { return Attempt::Done };
     let id = ProviderId(row.provider_id.clone().unwrap_or_else(|| row.id.to_string()));
+    let again = |cause: String| Attempt::Again { cause, after: again(job.attempts) };
+    if !provider.keeps_files() && !row.base_commit.is_empty() {
+        // It was given up while nobody could reach it, and its work goes with it.
+        match save(around, provider.clone(), row, &Occasion::Ending { is_answering: true }).await {
+            Ok(_) => {}
+            Err(error) if error.is_gone() => {}
+            Err(error) => return again(error.to_string()),
+        }
+    }
     match provider.destroy(&id).await {
         Ok(()) => Attempt::Done,
-        Err(error) => Attempt::Again { cause: error.to_string(), after: again(job.attempts) },
+        Err(error) => again(error.to_string()),
     }
 }
 

@@ -72,6 +72,7 @@ impl Engine {
     ) -> Result<CredentialInfo, Error> {
         let secret = kind.check(secret.expose())?;
         self.around.host.store_credential(kind, secret, session_only).await?;
+        self.sign_in(kind).await?;
         self.feed().publish(Change::Credentials);
         Ok(self.credential_info(kind).await)
     }
@@ -82,8 +83,13 @@ impl Engine {
     /// `NoKeychain`.
     pub async fn credential_remove(&self, kind: CredentialKind) -> Result<(), Error> {
         let removed = self.around.host.remove_credential(kind).await;
+        self.sign_in(kind).await?;
         self.feed().publish(Change::Credentials);
         Ok(removed?)
+    }
+
+    async fn sign_in(&self, kind: CredentialKind) -> Result<(), Error> {
+        if kind == CredentialKind::E2bKey { super::machines::sign_in(&self.around).await } else { Ok(()) }
     }
 
     /// Every agent of the registry, and whether it could start now.

@@ -2,9 +2,14 @@
 //!
 //! Every effect is idempotent: the engine may ask twice for what already holds (it does so after a crash).
 
+pub mod e2b;
 pub mod local;
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 
@@ -38,6 +43,8 @@ pub struct Provision {
     /// How much running time it has; enforced by the provider even while the app is closed.
     pub lifetime: Duration,
     pub on_timeout: OnTimeout,
+    /// What the machine is made from, where the provider makes machines from something; `None`: its own default.
+    pub template: Option<String>,
 }
 
 /// A turn to start.
@@ -122,6 +129,35 @@ pub enum Limits {
     Advisory,
 }
 
+/// A machine of the account that bears the mark of this app.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owned {
+    pub id: ProviderId,
+    /// The sandbox it was made for, where its mark can be read.
+    pub sandbox: Option<SandboxId>,
+    /// Whether this installation made it, and not another one with the same account.
+    pub is_of_this: bool,
+    pub is_paused: bool,
+    /// What it was made from.
+    pub template: String,
+    /// Since when it runs, as the provider writes times.
+    pub since: String,
+}
+
+/// What a sandbox uses now.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Used {
+    pub cpus: f64,
+    /// Of all its processors together.
+    pub cpu_percent: f64,
+    /// Bytes used, and bytes there are.
+    pub memory: (u64, u64),
+    pub disk: (u64, u64),
+}
+
+/// Told how many bytes of a file have arrived.
+pub type Progress<'a> = dyn Fn(u64) + Send + Sync + 'a;
+
 /// Why a provider could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -132,6 +168,12 @@ pub enum Error {
     /// This system has no local provider.
     #[error("sandboxes on this machine need Linux or macOS; use Docker or E2B here")]
     Unsupported,
+    /// Its service said no; the kind is a sandbox's.
+    #[error("{cause}")]
+    Refused { kind: &'static str, cause: String, remedy: String },
+    /// Its service did not answer, or not so that it could be understood: nobody knows how things are.
+    #[error("{0}")]
+    Unreachable(String),
     /// The sandbox is not there.
     #[error("the sandbox is gone")]
     Gone,
@@ -158,6 +200,22 @@ pub trait Provider: Send + Sync + fmt::Debug + 'static {
     /// a turn's token reaches its model, while the key stays with who made the sandbox. Where they have none an agent gets
     /// its key itself, and the window says so ("key inside").
     fn has_gateway(&self) -> bool;
+
+    /// Whether the sandbox's files and spools are on this machine, and stay when it is destroyed. Where not, its work is
+    /// brought out before it stands still or ends, and one that is gone cannot be revived.
+    fn keeps_files(&self) -> bool {
+        true
+    }
+
+    /// Where inside the agent works, for a sandbox with this folder on this machine.
+    fn workspace(&self, directory: &Path) -> PathBuf {
+        directory.join("workspace")
+    }
+
+    /// Whose account sandboxes are made on, for a provider that has accounts; `None`: nobody's any more.
+    fn sign_in(&self, _account: Option<e2b::Account>) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Where inside this sandbox its gateway answers, as `http://host:port`. Asked only where there is one.
     async fn gateway_address(&self, id: &ProviderId) -> Result<String, Error>;
@@ -210,4 +268,24 @@ pub trait Provider: Send + Sync + fmt::Debug + 'static {
 
     /// Whether memory and CPU limits hold by force for this sandbox.
     async fn limits(&self, id: &ProviderId) -> Limits;
+
+    /// Brings a file of this machine into the sandbox, as the agent's own. Only where files are not kept here.
+    async fn send_file(&self, _id: &ProviderId, _from: &Path, _to: &str, _sent: &Progress<'_>) -> Result<(), Error> {
+        Err(Error::Unsupported)
+    }
+
+    /// Brings a file out of the sandbox; one that is larger than `most` bytes is refused.
+    async fn fetch_file(&self, _id: &ProviderId, _from: &str, _to: &Path, _most: u64) -> Result<(), Error> {
+        Err(Error::Unsupported)
+    }
+
+    /// Every machine of the account that bears the mark of this app, whichever installation made it.
+    async fn owned(&self) -> Result<Vec<Owned>, Error> {
+        Ok(Vec::new())
+    }
+
+    /// What a sandbox uses now, where that is told.
+    async fn used(&self, _id: &ProviderId) -> Result<Option<Used>, Error> {
+        Ok(None)
+    }
 }

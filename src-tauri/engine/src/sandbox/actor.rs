@@ -79,6 +79,8 @@ pub(super) enum Done {
     TurnStarted(TurnStart),
     /// The turn was told to end.
     Signalled(Result<(), provider::Error>),
+    /// A sandbox that ends was woken to save its work.
+    Woken(Result<(), provider::Error>),
     Destroyed(Result<(), provider::Error>),
     Saved(Occasion, Result<CheckpointRow, saving::Error>),
     /// The working tree was made what it was, or was not.
@@ -359,6 +361,7 @@ impl Actor {
                 tracing::warn!(sandbox = %self.row.id, %error, "the turn could not be told to end");
                 self.could_not_stop_agent().await
             }
+            Done::Woken(result) => self.woken(result).await,
             Done::Destroyed(result) => self.destroyed(result).await,
             Done::Saved(occasion, result) => self.saved(occasion, result).await,
             Done::Restored => {
@@ -413,6 +416,8 @@ impl Actor {
         is_cleanup_owed: bool,
     ) -> Result<(), store::Error> {
         let (id, now) = (self.row.id, self.around.clock.now());
+        // What is elsewhere goes with its sandbox: a job that destroys it saves before.
+        let is_save_owed = from.status != Status::Creating && self.provider.keeps_files();
         let row = self
             .around
             .store
@@ -423,7 +428,7 @@ impl Actor {
                 if is_cleanup_owed {
                     // This owner ends with its sandbox; what may be left behind is a job.
                     jobs::insert(tx, jobs::Kind::Destroy, id, now)?;
-                    if from.status != Status::Creating {
+                    if is_save_owed {
                         // And so is the work, which no ending has saved.
                         jobs::insert(tx, jobs::Kind::Save, id, now)?;
                     }

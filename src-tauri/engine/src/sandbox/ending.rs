@@ -16,7 +16,7 @@ use crate::{
     delivery,
     model::{Activity, Event, Status, StepKind, StepStatus},
     provider::{self, ProviderId, TurnSignal},
-    store::{self, CheckpointRow, deliveries, sandboxes},
+    store::{self, CheckpointRow, checkpoints, deliveries, sandboxes},
 };
 
 /// How long the agent may take to end its turn (the provider's own grace and KILL included).
@@ -29,16 +29,24 @@ const DELIVERING: Duration = Duration::from_secs(30);
 const EXTRA: Duration = Duration::from_secs(10 * 60);
 /// How long the last output may take to arrive once everything is gone.
 const LAST_OUTPUT: Duration = Duration::from_secs(5);
+/// How long to wait before a save that failed is tried again, where the sandbox is all there is.
+const SAVE_AGAIN: Duration = Duration::from_secs(15);
+/// How long waking a sandbox may take whose work is to be brought out.
+const WAKING: Duration = Duration::from_secs(60);
 /// How long to wait before a failed destroy is tried again.
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// Where an ending stands.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ending {
+    /// A sandbox whose files are elsewhere is woken, since its work can only be brought out awake.
+    Waking { until: Instant },
     /// The agent was asked to end its turn.
     StoppingAgent { until: Instant },
     /// Its work is being saved.
     Saving { until: Instant },
+    /// Saving failed, and the sandbox is all there is: it is tried again, and nothing is destroyed.
+    SavingAgain { until: Instant },
     /// What was saved is being delivered.
     Delivering { until: Instant },
     /// The provider was asked to destroy the sandbox.
@@ -60,8 +68,10 @@ impl Ending {
     /// When it goes on by itself.
     pub(super) fn due(&self) -> Option<Instant> {
         match self {
-            Self::StoppingAgent { until }
+            Self::Waking { until }
+            | Self::StoppingAgent { until }
             | Self::Saving { until }
+            | Self::SavingAgain { until }
             | Self::Delivering { until }
             | Self::ReadingOut { until }
             | Self::Waiting { until } => Some(*until),
@@ -74,11 +84,43 @@ impl Actor {
     /// Begins an ending, or goes on with one of an earlier life.
     pub(super) async fn begin_ending(&mut self) -> Result<(), store::Error> {
         let stands_still = self.row.lifecycle.status == Status::Paused;
-        if !stands_still {
-            self.give_time(EXTRA);
+        if !self.provider.keeps_files() {
+            return self.begin_ending_elsewhere(stands_still).await;
         }
-        if !self.turn.is_open() || stands_still {
-            // Nobody to ask: the agent is idle, or stands still and could not answer.
+        if stands_still {
+            // Nobody to ask: the agent could not answer.
+            return self.save_work(true).await;
+        }
+        self.stop_agent().await
+    }
+
+    /// Its files can only be read while it is awake. One that stands still, and whose work is saved, is left asleep.
+    async fn begin_ending_elsewhere(&mut self, stands_still: bool) -> Result<(), store::Error> {
+        if stands_still && !self.turn.is_open() && !self.row.is_unsaved {
+            let id = self.row.id;
+            if let Some(last) = self.around.store.read(move |connection| checkpoints::last(connection, id)).await? {
+                return self.work_is_saved(Ok(last)).await;
+            }
+        }
+        let Some(id) = self.provider_id() else { return self.stop_agent().await };
+        self.ending = Some(Ending::Waking { until: Instant::now() + WAKING });
+        let provider = self.provider.clone();
+        self.run_effect(async move { Done::Woken(provider.resume(&id).await) });
+        Ok(())
+    }
+
+    /// It is awake, or could not be woken: then saving says why.
+    pub(super) async fn woken(&mut self, result: Result<(), provider::Error>) -> Result<(), store::Error> {
+        if let Err(error) = result {
+            tracing::warn!(sandbox = %self.row.id, %error, "it could not be woken to save its work");
+        }
+        if matches!(self.ending, Some(Ending::Waking { .. })) { self.stop_agent().await } else { Ok(()) }
+    }
+
+    async fn stop_agent(&mut self) -> Result<(), store::Error> {
+        self.give_time(EXTRA);
+        if !self.turn.is_open() {
+            // Nobody to ask: the agent is idle.
             return self.save_work(true).await;
         }
         self.ending = Some(Ending::StoppingAgent { until: Instant::now() + AGENT });
@@ -97,7 +139,14 @@ impl Actor {
                 self.report_destroyed();
                 Ok(())
             }
-            Some(Ending::Saving { .. } | Ending::Delivering { .. } | Ending::Destroying | Ending::Waiting { .. })
+            Some(
+                Ending::Waking { .. }
+                | Ending::Saving { .. }
+                | Ending::SavingAgain { .. }
+                | Ending::Delivering { .. }
+                | Ending::Destroying
+                | Ending::Waiting { .. },
+            )
             | None => Ok(()),
         }
     }
@@ -118,6 +167,14 @@ impl Actor {
             Some(Ending::StoppingAgent { .. }) => {
                 self.signal(TurnSignal::Kill);
                 self.could_not_stop_agent().await
+            }
+            Some(Ending::Waking { .. }) => self.stop_agent().await,
+            Some(Ending::SavingAgain { .. }) => {
+                self.give_time(EXTRA);
+                self.save_work(true).await
+            }
+            Some(Ending::Saving { .. }) if !self.provider.keeps_files() => {
+                self.not_saved_yet(("it took too long", "It is tried again; stopping a second time gives it up.")).await
             }
             Some(Ending::Saving { .. }) => {
                 let late =
@@ -190,8 +247,10 @@ impl Actor {
                 self.set_step(StepKind::Checkpoint, StepStatus::Done, (&words, "")).await?;
             }
             Err(error) => {
-                // Whatever provider keeps no files must not come here: its sandbox is all there is.
                 let words = (error.to_string(), error.remedy());
+                if !self.provider.keeps_files() && !error.is_gone() {
+                    return self.not_saved_yet((&words.0, words.1)).await;
+                }
                 self.set_step(StepKind::Checkpoint, StepStatus::Failed, (&words.0, words.1)).await?;
                 return self.destroy().await;
             }
@@ -208,14 +267,26 @@ impl Actor {
         Ok(())
     }
 
+    /// The sandbox is all there is, and so it stays until its work is out, or the person gives it up.
+    async fn not_saved_yet(&mut self, words: (&str, &str)) -> Result<(), store::Error> {
+        self.set_step(StepKind::Checkpoint, StepStatus::Failed, words).await?;
+        self.set_unsaved(true).await?;
+        self.ending = Some(Ending::SavingAgain { until: Instant::now() + SAVE_AGAIN });
+        Ok(())
+    }
+
     pub(super) async fn delivered(&mut self) -> Result<(), store::Error> {
         if matches!(self.ending, Some(Ending::Delivering { .. })) { self.destroy().await } else { Ok(()) }
     }
 
     /// The person does not want to wait for what is being done.
     pub(super) async fn skip_saving(&mut self) -> Result<(), store::Error> {
-        if let Some(Ending::StoppingAgent { .. } | Ending::Saving { .. }) = self.ending {
-            let words = ("skipped when it was stopped a second time", "Its files are still in its folder.");
+        if let Some(
+            Ending::Waking { .. } | Ending::StoppingAgent { .. } | Ending::Saving { .. } | Ending::SavingAgain { .. },
+        ) = self.ending
+        {
+            let stays = if self.provider.keeps_files() { "Its files are still in its folder." } else { "" };
+            let words = ("skipped when it was stopped a second time", stays);
             self.set_step(StepKind::Checkpoint, StepStatus::Skipped, words).await?;
             self.set_unsaved(true).await?;
         }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::Surroundings;
 use crate::{
     agent::{Agent, Endpoint, EnvValue, Launch, Process, Session},
-    host::NO_KEY,
+    host::{InstalledCli, NO_KEY},
     model::TurnId,
     provider::{Gateway, Provider, TurnSpec},
     secrets::{CredentialKind, Secret},
@@ -45,9 +45,16 @@ pub(crate) async fn prepare(
     around: &Surroundings,
     agent: &'static dyn Agent,
     model: Option<&str>,
+    provider: &dyn Provider,
 ) -> Result<Preparation, SandboxError> {
     let settings = Settings::load(&around.store).await.map_err(|error| internal(&error))?;
-    let cli = around.host.find_cli(agent, &settings).await?;
+    let cli = if provider.keeps_files() {
+        around.host.find_cli(agent, &settings).await?
+    } else {
+        // It was found there, or put there, when the sandbox was made: its PATH leads to it.
+        let program = agent.cli().map(|cli| PathBuf::from(cli.program)).unwrap_or_default();
+        InstalledCli { program, read_only: Vec::new(), version: None, interpreter: None }
+    };
     let credential = around.host.credential_for(agent, model, &settings).await?;
     let known = around.host.secrets_of(agent).await;
     let kind = credential.as_ref().map(|(kind, _)| *kind);

@@ -3,6 +3,7 @@
 mod actor;
 mod blocked;
 mod clocks;
+mod elsewhere;
 mod ending;
 mod hindrances;
 mod ingest;

@@ -8,7 +8,7 @@ use super::{
     actor::{Actor, Done},
     hindrances::Hindrance,
     provisioning,
-    saving::Occasion,
+    saving::{self, Occasion},
 };
 use crate::{
     model::{Activity, Event, Status},
@@ -63,7 +63,7 @@ impl Actor {
                     if self.row.lifecycle.status == Status::Paused { Event::StopRequested } else { Event::TimedOut };
                 self.happen(event, None).await
             }
-            Ok(Presence::Gone { timed_out: false }) => {
+            Ok(Presence::Gone { timed_out: false }) if self.provider.keeps_files() => {
                 self.revive();
                 Ok(())
             }
@@ -133,7 +133,8 @@ impl Actor {
             Ok(Presence::Paused) => {
                 let stood_still = self.row.lifecycle.status == Status::Paused;
                 self.happen(Event::FoundPaused, None).await?;
-                if !stood_still && self.row.lifecycle.status == Status::Paused {
+                let is_saved_before = !self.provider.keeps_files();
+                if !stood_still && !is_saved_before && self.row.lifecycle.status == Status::Paused {
                     self.save(Occasion::Paused, None);
                 }
                 self.join_turn(true).await
@@ -191,7 +192,18 @@ impl Actor {
             return; // It is recorded, and so done once it is known what there is.
         }
         let provider = self.provider.clone();
+        let (around, row) = (self.around.clone(), self.row.clone());
         self.run_effect(async move {
+            if pause && !provider.keeps_files() {
+                // Once it stands still its files cannot be read. A pause is no end: what could not be saved stays there.
+                let saved = saving::save(&around, provider.clone(), &row, &Occasion::Paused).await;
+                if let Err(error) = saved {
+                    tracing::warn!(sandbox = %row.id, %error, "the work could not be saved before the pause");
+                    let id = row.id;
+                    let noted = around.store.write(move |tx| sandboxes::set_unsaved(tx, id, true)).await;
+                    noted.unwrap_or_else(|error| tracing::warn!(%error, "and that could not be stored"));
+                }
+            }
             let asked = if pause { provider.pause(&id).await } else { provider.resume(&id).await };
             if let Err(error) = &asked {
                 tracing::warn!(%error, pause, "a pause or resume failed; asking what is true");

@@ -6,7 +6,7 @@ use courier_keeper::upstream::Upstream;
 use git2::Oid;
 use tokio_util::sync::CancellationToken;
 
-use super::{Surroundings, launch, prepare};
+use super::{Surroundings, elsewhere, launch, prepare};
 use crate::{
     agent::{Agent, Exit},
     model::NetworkMode,
@@ -19,6 +19,10 @@ use crate::{
 /// How long each step may take before it counts as failed.
 const REPOSITORY: Duration = Duration::from_secs(15 * 60);
 const SANDBOX: Duration = Duration::from_secs(60);
+/// How long a machine may take to be there, our program in it included.
+const MACHINE: Duration = Duration::from_secs(5 * 60);
+/// How much longer than its sandbox a machine lives at first: its own time begins when it is ready.
+const ELSEWHERE: Duration = Duration::from_secs(20 * 60);
 /// The set-up runs once in a sandbox, whichever life of the app asks.
 const SETUP_NAME: &str = "setup";
 const SETUP: Duration = Duration::from_secs(10 * 60);
@@ -34,6 +38,9 @@ pub(super) async fn provision(
     row: SandboxRow,
     stopped: CancellationToken,
 ) -> Result<sandboxes::Provisioned, SandboxError> {
+    if !provider.keeps_files() {
+        return provision_elsewhere(&around, agent, provider.as_ref(), &row, &stopped).await;
+    }
     let steps = if row.setup_script.is_some() { 4 } else { 3 };
     let step = |number: u32, what: &'static str| {
         let (store, id) = (around.store.clone(), row.id);
@@ -47,7 +54,7 @@ pub(super) async fn provision(
     };
 
     step(1, "finding the agent").await;
-    let preparation = unless(&stopped, prepare(&around, agent, row.model.as_deref())).await?;
+    let preparation = unless(&stopped, prepare(&around, agent, row.model.as_deref(), provider.as_ref())).await?;
 
     step(2, "cloning repository").await;
     let directory = around.directory(row.id);
@@ -59,10 +66,15 @@ pub(super) async fn provision(
         return Err(was_stopped());
     }
     let is_key_inside = preparation.is_key_inside(agent, provider.as_ref());
-    let needed = Needed { read_only: preparation.read_only, base_url: preparation.base_url, is_key_inside };
+    let needed = Needed {
+        read_only: preparation.read_only,
+        base_url: preparation.base_url,
+        is_key_inside,
+        template: None,
+    };
     // The sandbox's own time begins when it is ready.
     let lifetime = row.timeout + if row.setup_script.is_some() { SETUP } else { Duration::ZERO };
-    let spec = spec(&around, agent, &needed, &row, lifetime);
+    let spec = spec(&around, agent, provider.as_ref(), &needed, &row, lifetime);
     let made = async { provider.provision(&spec).await.map_err(|error| provider_error(&error)) };
     // Nobody works in the clone before both are done.
     let (made, ()) = tokio::join!(within(SANDBOX, "starting the sandbox", made), learn(&around, &row, &base_commit));
@@ -87,6 +99,68 @@ struct Needed {
     read_only: Vec<PathBuf>,
     base_url: Option<String>,
     is_key_inside: bool,
+    template: Option<String>,
+}
+
+/// Makes a sandbox whose files are on another machine.
+async fn provision_elsewhere(
+    around: &Surroundings,
+    agent: &'static dyn Agent,
+    provider: &dyn Provider,
+    row: &SandboxRow,
+    stopped: &CancellationToken,
+) -> Result<sandboxes::Provisioned, SandboxError> {
+    let steps = if row.setup_script.is_some() { 5 } else { 4 };
+    let show = |number: u32, what: String| {
+        let (store, id) = (around.store.clone(), row.id);
+        let text = format!("{what}, step {number} of {steps}");
+        around.tasks.spawn(async move {
+            // It is only shown.
+            if let Err(error) = store.write(move |tx| sandboxes::set_step(tx, id, Some(&text))).await {
+                tracing::warn!(sandbox = %id, %error, "a step could not be recorded");
+            }
+        });
+    };
+    let settings = Settings::load(&around.store).await.map_err(|error| launch::internal(&error))?;
+    let preparation = unless(stopped, prepare(around, agent, row.model.as_deref(), provider)).await?;
+
+    show(1, "asking for a machine".to_owned());
+    if stopped.is_cancelled() {
+        return Err(was_stopped());
+    }
+    let needed = Needed {
+        read_only: Vec::new(),
+        base_url: preparation.base_url.clone(),
+        is_key_inside: preparation.is_key_inside(agent, provider),
+        template: settings.template_of(agent.kind()),
+    };
+    let spec = spec(around, agent, provider, &needed, row, row.timeout + ELSEWHERE);
+    let making = async { provider.provision(&spec).await.map_err(|error| provider_error(&error)) };
+    let id = within(MACHINE, "making the machine", making).await?;
+
+    show(2, "preparing the repository".to_owned());
+    let begun = within(REPOSITORY, "fetching the repository", begin_with(around, row));
+    let (base, checkpoint) = unless(stopped, begun).await?;
+    let sending = |far: String| show(2, format!("sending the repository, {far}"));
+    let sent = elsewhere::send_repository(around, provider, &id, row, (base, checkpoint), &sending);
+    unless(stopped, within(REPOSITORY, "sending the repository", sent)).await?;
+
+    if let Some(script) = &row.setup_script {
+        show(3, "running the set-up script".to_owned());
+        unless(stopped, set_up(provider, &id, script)).await?;
+    }
+    show(steps - 1, format!("looking for {}", agent.name()));
+    let installing = |what: String| show(steps - 1, what);
+    let version = unless(stopped, elsewhere::find_agent(around, agent, provider, &id, &installing)).await?;
+    show(steps, "starting the agent".to_owned());
+    Ok(sandboxes::Provisioned {
+        limits_enforced: provider.limits(&id).await == Limits::Enforced,
+        provider_id: id.0,
+        agent_version: version,
+        billed_to: preparation.billed_to,
+        is_key_inside: needed.is_key_inside,
+        base_commit: base.to_string(),
+    })
 }
 
 /// Gives a sandbox whose processes are gone, but whose files are there, a new place to run in.
@@ -101,13 +175,13 @@ pub(super) async fn revive(
     let cli = unless(stopped, around.host.find_cli(agent, &settings)).await?;
     let opened_by = agent.credentials_for(row.model.as_deref());
     let base_url = opened_by.iter().find_map(|kind| settings.base_url_of(*kind));
-    let needed = Needed { read_only: cli.read_only, base_url, is_key_inside: row.is_key_inside };
+    let needed = Needed { read_only: cli.read_only, base_url, is_key_inside: row.is_key_inside, template: None };
     let left = match (row.expires_at, row.remaining) {
         (Some(at), _) => at.since(around.clock.now()),
         (None, Some(remaining)) => remaining,
         (None, None) => row.timeout,
     };
-    let spec = spec(around, agent, &needed, row, left);
+    let spec = spec(around, agent, provider, &needed, row, left);
     let made = async { provider.provision(&spec).await.map_err(|error| provider_error(&error)) };
     within(SANDBOX, "starting the sandbox", made).await
 }
@@ -124,7 +198,14 @@ fn was_stopped() -> SandboxError {
     SandboxError { kind: "stopped".to_owned(), message: "it was stopped".to_owned(), remedy: String::new() }
 }
 
-fn spec(around: &Surroundings, agent: &dyn Agent, needed: &Needed, row: &SandboxRow, lifetime: Duration) -> Provision {
+fn spec(
+    around: &Surroundings,
+    agent: &dyn Agent,
+    provider: &dyn Provider,
+    needed: &Needed,
+    row: &SandboxRow,
+    lifetime: Duration,
+) -> Provision {
     let directory = around.directory(row.id);
     let mut read_only = needed.read_only.clone();
     read_only.push(around.host.mirror(row.project).objects());
@@ -134,7 +215,7 @@ fn spec(around: &Surroundings, agent: &dyn Agent, needed: &Needed, row: &Sandbox
     }
     Provision {
         sandbox: row.id,
-        workspace: directory.join("workspace"),
+        workspace: provider.workspace(&directory),
         directory,
         read_only,
         network: row.network,
@@ -144,6 +225,7 @@ fn spec(around: &Surroundings, agent: &dyn Agent, needed: &Needed, row: &Sandbox
         cpus: row.cpus,
         lifetime,
         on_timeout: row.on_timeout,
+        template: needed.template.clone(),
     }
 }
 
@@ -161,20 +243,20 @@ fn model_hosts(agent: &dyn Agent, base_url: Option<&str>, network: NetworkMode) 
     }
 }
 
-/// Makes the workspace; returns the commit its changes count from.
-async fn clone(around: &Surroundings, row: &SandboxRow, directory: PathBuf) -> Result<String, SandboxError> {
+/// What a sandbox begins with: the commit its changes count from, and a checkpoint where it begins from one.
+async fn begin_with(around: &Surroundings, row: &SandboxRow) -> Result<(Oid, Option<Oid>), SandboxError> {
     let begun = begin(around, row).await?;
     let settings = Settings::load(&around.store).await.map_err(|error| launch::internal(&error))?;
     // One that cannot be read is said to be missing by whoever asks for it.
     let token = around.host.token_for(&row.repository, &settings).await.ok().flatten();
-    let mirror = around.host.mirror(row.project);
-    let (base_of, made, begun_at, source_row) = (mirror.clone(), directory.clone(), begun.clone(), row.clone());
+    let (mirror, made) = (around.host.mirror(row.project), around.directory(row.id));
+    let (begun_at, source_row) = (begun.clone(), row.clone());
     let base = working(move || {
-        base_of.update(&Source::parse(&source_row.repository)?, token.as_ref())?;
+        mirror.update(&Source::parse(&source_row.repository)?, token.as_ref())?;
         let commit = match begun_at {
             // What it changes is told from where that one began.
-            Some(begun) => base_of.pin_commit(begun.base, source_row.id)?,
-            None => base_of.pin(&source_row.base_branch, source_row.id)?,
+            Some(begun) => mirror.pin_commit(begun.base, source_row.id)?,
+            None => mirror.pin(&source_row.base_branch, source_row.id)?,
         };
         crate::host::make_sandbox_directory(&made)
             .map_err(|source| crate::work::Error::Io { path: made.clone(), source })?;
@@ -186,6 +268,13 @@ async fn clone(around: &Surroundings, row: &SandboxRow, directory: PathBuf) -> R
         None if row.includes_uncommitted => Some(uncommitted(around, row, base).await?),
         None => None,
     };
+    Ok((base, checkpoint))
+}
+
+/// Makes the workspace; returns the commit its changes count from.
+async fn clone(around: &Surroundings, row: &SandboxRow, directory: PathBuf) -> Result<String, SandboxError> {
+    let (base, checkpoint) = begin_with(around, row).await?;
+    let mirror = around.host.mirror(row.project);
     let (vault, workspace) = (around.host.vault(row.project), directory.join("workspace"));
     let (path, cloned) = (workspace.clone(), row.clone());
     working(move || {
@@ -213,7 +302,7 @@ async fn learn(around: &Surroundings, row: &SandboxRow, base: &str) {
 }
 
 /// Git's work, where waiting is allowed.
-async fn working<T: Send + 'static>(
+pub(super) async fn working<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, crate::work::Error> + Send + 'static,
 ) -> Result<T, SandboxError> {
     match tokio::task::spawn_blocking(work).await {
@@ -224,6 +313,14 @@ async fn working<T: Send + 'static>(
             remedy: "Run again; the log in the data folder says more.".to_owned(),
         }),
     }
+}
+
+/// The vault's work, where waiting is allowed.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, crate::work::Error> + Send + 'static,
+) -> Result<T, crate::work::Error> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(crate::work::WorkerError::missing().into()))
 }
 
 /// What the person has not committed in the project's folder, as a checkpoint of it. Their repository is only read, and not
@@ -290,7 +387,7 @@ async fn begin(around: &Surroundings, row: &SandboxRow) -> Result<Option<Begun>,
     Ok(Some(Begun { checkpoint: oid(&commit)?, base: oid(&base)? }))
 }
 
-fn not_cloned(error: &crate::work::Error) -> SandboxError {
+pub(super) fn not_cloned(error: &crate::work::Error) -> SandboxError {
     if error.is_disk_full() {
         return disk_full(&format!("the repository could not be cloned: {error}"));
     }
@@ -350,6 +447,7 @@ fn disk_full(message: &str) -> SandboxError {
 pub(super) fn provider_error(error: &provider::Error) -> SandboxError {
     let (kind, remedy) = match error {
         provider::Error::NoJail { remedy, .. } => ("no_jail", remedy.clone()),
+        provider::Error::Refused { kind, remedy, .. } => (*kind, remedy.clone()),
         provider::Error::Unsupported => ("unsupported", "Use Docker or E2B on this system.".to_owned()),
         provider::Error::Io { source, .. }
             if matches!(source.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded) =>

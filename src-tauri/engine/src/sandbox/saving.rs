@@ -11,15 +11,20 @@ use std::{
 
 use git2::Oid;
 
-use super::{Surroundings, launch};
+use super::{
+    Surroundings,
+    elsewhere::{self, Bringing},
+    launch,
+};
 use crate::{
     engine,
     model::{CheckpointId, SandboxId, Status},
-    provider::{Provider, ProviderId},
+    provider::{self, Provider, ProviderId},
     store::{self, CheckpointRow, SandboxRow, Skipped, checkpoints, projects},
     work::{
         self, AUTHOR,
         bundle::{self, Told},
+        checkpoint::Whose,
         restore,
     },
 };
@@ -72,6 +77,11 @@ pub(crate) enum Error {
     Work(#[from] work::Error),
     #[error(transparent)]
     Store(#[from] store::Error),
+    /// The sandbox, whose files are elsewhere, did not give them.
+    #[error(transparent)]
+    Provider(#[from] provider::Error),
+    #[error("{0}")]
+    Untold(&'static str),
 }
 
 impl Error {
@@ -79,12 +89,20 @@ impl Error {
         match self {
             Self::Work(error) => error.is_disk_full(),
             Self::Store(error) => matches!(error, store::Error::DiskFull),
+            Self::Provider(_) | Self::Untold(_) => false,
         }
+    }
+
+    /// Whether there is nothing to save any more, however often it is tried.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self, Self::Provider(provider::Error::Gone))
     }
 
     pub(crate) fn remedy(&self) -> &'static str {
         if self.is_disk_full() {
             "Make room on the disk, then save again."
+        } else if matches!(self, Self::Provider(_) | Self::Untold(_)) {
+            "Its files are still in the sandbox. It is tried again; stopping a second time gives them up."
         } else {
             "Its files are still in its folder. Save again, or copy them from there."
         }
@@ -105,32 +123,39 @@ pub(crate) async fn save(
         .store
         .read(move |c| Ok::<_, store::Error>((checkpoints::last(c, id)?, projects::settings(c, project)?)))
         .await?;
-    let places = Places::of(around, row)?;
-    let known = last.as_ref().map_or_else(|| row.base_commit.clone(), |last| last.head.clone());
-    let bundle = places.home.join(format!(".courier-{name}.bundle"));
-    // Nothing runs in one that stands still.
-    let asks_inside = occasion.asks_inside() && row.lifecycle.status == Status::Running;
-    let head = match (&row.provider_id, asks_inside) {
-        (Some(provider_id), true) => {
-            let provider_id = ProviderId(provider_id.clone());
-            bring_commits(around, provider.as_ref(), &provider_id, row, &places, &bundle, &known).await
-        }
-        _ => known,
-    };
     let message = format!("Checkpoint of \u{201c}{}\u{201d}\n\nSandbox: {id}\n", row.title);
     let author = author(&settings);
-    let oid = |text: &str| Oid::from_str(text).map_err(work::Error::from);
-    let taking = work::Taking {
-        sandbox: id,
-        name: &name,
-        workspace: &places.workspace,
-        base: oid(&row.base_commit)?,
-        head: Some(oid(&head)?),
-        message: &message,
-        author: (&author.0, &author.1),
-        at: now.millis().div_euclid(1000),
+    let author = (author.0.as_str(), author.1.as_str());
+    let mut bundle = None;
+    let (head, taken) = if provider.keeps_files() {
+        let places = Places::of(around, row)?;
+        let known = last.as_ref().map_or_else(|| row.base_commit.clone(), |last| last.head.clone());
+        let bundle = bundle.insert(places.home.join(format!(".courier-{name}.bundle")));
+        // Nothing runs in one that stands still.
+        let asks_inside = occasion.asks_inside() && row.lifecycle.status == Status::Running;
+        let head = match (&row.provider_id, asks_inside) {
+            (Some(provider_id), true) => {
+                let provider_id = ProviderId(provider_id.clone());
+                bring_commits(around, provider.as_ref(), &provider_id, row, &places, bundle, &known).await
+            }
+            _ => known,
+        };
+        let oid = |text: &str| Oid::from_str(text).map_err(work::Error::from);
+        let taking = work::Taking {
+            sandbox: id,
+            name: &name,
+            workspace: &places.workspace,
+            base: oid(&row.base_commit)?,
+            head: Some(oid(&head)?),
+            message: &message,
+            author,
+            at: now.millis().div_euclid(1000),
+        };
+        (head, around.checkpoints(row).await?.take(&taking).await?)
+    } else {
+        let (provider, last) = (&provider, last.as_ref());
+        Bringing { around, provider, row, occasion, name: &name, last, message: &message, author }.take().await?
     };
-    let taken = around.checkpoints(row).await?.take(&taking).await?;
     let turn = match occasion {
         Occasion::Turn { number } => Some(*number),
         Occasion::Paused | Occasion::Ending { .. } | Occasion::Quit | Occasion::Asked => None,
@@ -165,7 +190,9 @@ pub(crate) async fn save(
         })
         .await?;
     // Not before: asked for again after a crash, the same bundle is read once more.
-    _ = tokio::fs::remove_file(&bundle).await;
+    if let Some(bundle) = bundle {
+        _ = tokio::fs::remove_file(&bundle).await;
+    }
     Ok(checkpoint)
 }
 
@@ -179,6 +206,11 @@ pub(super) async fn restore(
     let wanted = around.store.read(move |connection| checkpoints::get(connection, checkpoint)).await?;
     save(around, provider.clone(), row, &Occasion::Asked).await.map_err(|error| engine::Error::not_saved(&error))?;
     let Some(id) = row.provider_id.clone().map(ProviderId) else { return Err(engine::Error::nothing_saved()) };
+    if !provider.keeps_files() {
+        let commit = Oid::from_str(&wanted.commit).map_err(work::Error::from)?;
+        let printed = elsewhere::restore(around, provider.as_ref(), &id, row, commit).await?;
+        return restore::told(&printed).map_err(engine::Error::not_restored);
+    }
     let (vault, mirror) = (around.host.vault(row.project), around.host.mirror(row.project).objects());
     let places = Places::of(around, row)?;
     let (commit, folder) =
@@ -257,7 +289,7 @@ async fn bring_commits(
                 let verified = vec![row.base_commit.clone(), known.to_owned()];
                 let brought = async {
                     let checkpoints = around.checkpoints(row).await?;
-                    checkpoints.bring_in(row.id, (bundle, &places.home), commit, verified).await
+                    checkpoints.bring_in((row.id, Whose::Agents), (bundle, &places.home), commit, verified).await
                 };
                 brought.await.map(|brought| brought.head).map_err(|error| error.to_string())
             }

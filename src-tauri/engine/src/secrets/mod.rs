@@ -24,12 +24,15 @@ word! {
     /// The compatible key is the one of a model server that speaks OpenAI's API, at the address of the settings; such a
     /// server on the own machine may need none.
     ///
+    /// The E2B key makes machines; no agent names it either, and no machine ever holds it.
+    ///
     /// The GitHub tokens are the app's own, for pushing and for pull requests: no agent names them, and none ever enters a
     /// sandbox. The first is for github.com alone, the second for the GitHub Enterprise host of the settings.
     CredentialKind {
         AnthropicKey = "anthropic_key", ClaudeOauthToken = "claude_oauth_token", OpenaiKey = "openai_key",
         OpenrouterKey = "openrouter_key", CompatibleKey = "compatible_key",
         GithubToken = "github_token", GithubEnterpriseToken = "github_enterprise_token",
+        E2bKey = "e2b_key",
     }
 }
 
@@ -44,6 +47,7 @@ impl CredentialKind {
             Self::CompatibleKey => "OpenAI-compatible key",
             Self::GithubToken => "GitHub token",
             Self::GithubEnterpriseToken => "GitHub Enterprise token",
+            Self::E2bKey => "E2B key",
         }
     }
 

@@ -64,6 +64,7 @@ impl CredentialKind {
             Self::OpenaiKey | Self::CompatibleKey => "sk-",
             Self::OpenrouterKey => "sk-or-",
             Self::GithubToken | Self::GithubEnterpriseToken => "ghp_ or github_pat_",
+            Self::E2bKey => "e2b_",
         }
     }
 }
@@ -71,7 +72,8 @@ impl CredentialKind {
 /// Whose key a text is, by how it begins.
 fn looks_like(text: &str) -> Option<CredentialKind> {
     use CredentialKind as K;
-    const BEGINNINGS: [(&str, K); 4] = [
+    const BEGINNINGS: [(&str, K); 5] = [
+        ("e2b_", K::E2bKey),
         ("sk-ant-oat", K::ClaudeOauthToken),
         ("sk-ant-", K::AnthropicKey),
         ("sk-or-", K::OpenrouterKey),
@@ -85,8 +87,8 @@ fn looks_like(text: &str) -> Option<CredentialKind> {
 
 /// Whether a word looks like a key or token of the usual makers, known to us or not: such a word is never published.
 pub(crate) fn looks_secret(word: &str) -> bool {
-    const PREFIXES: [&str; 17] = [
-        "sk-", "ghr_", "glpat-", "gldt-", "xoxb-", "xoxp-", "xoxa-", "xapp-", "npm_", "pypi-", "dop_v1_", "hf_",
+    const PREFIXES: [&str; 18] = [
+        "e2b_", "sk-", "ghr_", "glpat-", "gldt-", "xoxb-", "xoxp-", "xoxa-", "xapp-", "npm_", "pypi-", "dop_v1_", "hf_",
         "AKIA", "ASIA", "AIza", "rk_live_", "sk_live_",
     ];
     let is_word = word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));

@@ -111,7 +111,7 @@ fn commit(repository: &Repository, saving: &Saving<'_>) -> Result<Saved, Error> 
 }
 
 /// Git refuses empty names, and brackets and line ends in them.
-fn signature((name, email): (&str, &str), at: Timestamp) -> Result<Signature<'static>, Error> {
+pub(super) fn signature((name, email): (&str, &str), at: Timestamp) -> Result<Signature<'static>, Error> {
     let clean = |text: &str, other: &str| {
         let kept: String = text.chars().filter(|kept| !matches!(kept, '<' | '>') && !kept.is_control()).collect();
         let kept = kept.trim_matches(|end: char| end.is_whitespace() || ".,:;\"'\\".contains(end)).to_owned();

@@ -11,7 +11,7 @@ use super::check_branch;
 /// The most that is read of what the script prints, in bytes.
 const LONGEST: usize = 16 << 10;
 /// Stands before each line that is meant: a shell's start-up file may print too.
-const MARK: &str = "courier-bundle";
+pub(super) const MARK: &str = "courier-bundle";
 /// The most a bundle may take, in blocks of 512 bytes: 2 GiB.
 const BLOCKS: u64 = (2 << 30) / 512;
 

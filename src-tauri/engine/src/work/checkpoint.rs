@@ -71,6 +71,27 @@ pub struct Taken {
     pub bytes: u64,
 }
 
+/// Whose commits a bundle holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// The agent's own.
+    Agents,
+    /// Ours: the working tree of a sandbox whose files are elsewhere.
+    Snapshot,
+}
+
+impl Whose {
+    fn references(self, sandbox: SandboxId) -> String {
+        match self {
+            Self::Agents => format!("refs/courier/{sandbox}"),
+            Self::Snapshot => format!("refs/courier/{sandbox}/{SNAPSHOT}"),
+        }
+    }
+}
+
+/// The folder of references a snapshot comes in under; its commit is `<this>/head`.
+pub(crate) const SNAPSHOT: &str = "inside";
+
 impl Checkpoints {
     /// Learns what a fresh clone of `base` holds, so that the first checkpoint costs what was changed. To be called
     /// before anybody works in it; without it the first checkpoint reads everything.
@@ -126,7 +147,7 @@ impl Checkpoints {
     /// `DiskFull`, `Io` or `Worker`: then nothing came in.
     pub async fn bring_in(
         &self,
-        sandbox: SandboxId,
+        (sandbox, whose): (SandboxId, Whose),
         (bundle, beneath): (Option<PathBuf>, &Path),
         head: Oid,
         verified: Vec<String>,
@@ -140,7 +161,7 @@ impl Checkpoints {
             mirror: self.vault.mirror().objects(),
             head: head.to_string(),
             verified,
-            references: format!("refs/courier/{sandbox}"),
+            references: whose.references(sandbox),
             limits: bring::Limits::default(),
         });
         let read = folder.into_iter().chain([self.vault.mirror().objects()]).collect();

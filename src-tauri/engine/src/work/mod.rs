@@ -17,6 +17,7 @@ pub mod changes;
 mod checkout;
 pub mod checkpoint;
 mod deliver;
+pub mod elsewhere;
 mod mirror;
 mod only_here;
 mod parcel;
@@ -34,7 +35,7 @@ use std::path::{Path, PathBuf};
 
 pub use branch::{AUTHOR, MESSAGE, Saved, Saving, message};
 pub use checkout::{Checkout, Checkouts};
-pub use checkpoint::{Brought, Checkpoints, Taken, Taking, Why};
+pub use checkpoint::{Brought, Checkpoints, Skipped, Taken, Taking, Why};
 pub use deliver::{Delivered, Delivery};
 pub use mirror::{Branches, Mirror};
 pub(crate) use only_here::{KnownWork, OnlyHere, only_here};

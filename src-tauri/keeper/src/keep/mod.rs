@@ -8,7 +8,7 @@ mod lifetime;
 mod sandbox;
 mod server;
 mod stream;
-mod turn;
+pub(crate) mod turn;
 mod waker;
 
 use std::{

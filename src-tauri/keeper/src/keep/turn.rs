@@ -38,7 +38,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// An open turn, as the sandbox holds it.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(crate) struct Turn {
     shared: Arc<Shared>,
     waker: Waker,
 }
@@ -66,7 +66,7 @@ impl Shared {
 }
 
 /// A turn whose folder was just claimed, before its program runs.
-pub(super) struct Opening {
+pub(crate) struct Opening {
     turn: Turn,
     copier: Copier,
     stdin: PipeWriter,
@@ -74,7 +74,7 @@ pub(super) struct Opening {
 
 impl Opening {
     /// Makes the spool, and the agent's ends of the pipes.
-    pub(super) fn new(
+    pub(crate) fn new(
         directory: &Path,
         id: &str,
         secrets: &[String],
@@ -107,14 +107,14 @@ impl Opening {
     }
 
     /// The program did not start: the turn ends as a shell would end it, with the reason where errors are read.
-    pub(super) fn could_not_start(&mut self, program: &str, error: &io::Error) {
+    pub(crate) fn could_not_start(&mut self, program: &str, error: &io::Error) {
         self.copier.err.inject(&format!("could not start {program}: {error}\n"));
         let code = if error.raw_os_error() == Some(libc::ENOENT) { 127 } else { 126 };
         self.turn.exited(Leader::Code(code));
     }
 
     /// Starts the copying and the feeding. `over` is called when `exit` is written.
-    pub(super) fn run(self, body: Vec<u8>, over: impl FnOnce() + Send + 'static) -> io::Result<Turn> {
+    pub(crate) fn run(self, body: Vec<u8>, over: impl FnOnce() + Send + 'static) -> io::Result<Turn> {
         let Self { turn, mut copier, mut stdin } = self;
         let name = std::thread::Builder::new;
         if !body.is_empty() {
@@ -134,13 +134,13 @@ impl Opening {
 
 impl Turn {
     /// Its leader has ended. The first to say so is believed.
-    pub(super) fn exited(&self, leader: Leader) {
+    pub(crate) fn exited(&self, leader: Leader) {
         self.shared.state().leader.get_or_insert(leader);
         self.waker.wake();
     }
 
     /// Lets each stream's spool grow to this length.
-    pub(super) fn allow(&self, bytes: u64) {
+    pub(crate) fn allow(&self, bytes: u64) {
         let mut state = self.shared.state();
         state.cap = state.cap.max(bytes);
         drop(state);

@@ -50,6 +50,9 @@ pub(super) struct Program {
     pub env: Vec<(String, String)>,
     pub directory: String,
     pub limits: super::limits::PerProcess,
+    /// Whom it becomes, by user and group; `None`: it stays who its parent is.
+    #[serde(default)]
+    pub user: Option<(u32, u32)>,
 }
 
 /// What init says.

@@ -122,7 +122,7 @@ impl Jail {
     /// Starts a turn's leader.
     pub(crate) fn start_turn(&self, turn: &str, program: TurnProgram, pipes: &Pipes) -> io::Result<()> {
         let TurnProgram { argv, env, directory } = program;
-        let program = Program { argv, env, directory, limits: self.per_process };
+        let program = Program { argv, env, directory, limits: self.per_process, user: None };
         let file = passing::memory_file(&serde_json::to_vec(&program)?)?;
         let with = [file.as_fd(), pipes.stdin.as_fd(), pipes.out.as_fd(), pipes.err.as_fd()];
         self.control.ask(&Order::Start { turn: turn.to_owned() }, &with).map(|_| ())

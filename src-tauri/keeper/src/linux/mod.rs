@@ -2,6 +2,7 @@
 
 mod control;
 mod filter;
+pub(crate) mod guest;
 pub(crate) mod init;
 mod jail;
 mod launch;

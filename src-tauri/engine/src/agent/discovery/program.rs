@@ -203,7 +203,7 @@ fn matching(folder: &Path, pattern: &str) -> Option<PathBuf> {
 }
 
 /// The first `major.minor.patch` in what a program printed.
-fn parse_version(printed: &str) -> Option<Version> {
+pub(crate) fn parse_version(printed: &str) -> Option<Version> {
     printed.split(|c: char| !c.is_ascii_digit() && c != '.').find_map(|word| {
         let mut numbers = word.split('.').map(str::parse::<u32>);
         Some((numbers.next()?.ok()?, numbers.next()?.ok()?, numbers.next()?.ok()?))

@@ -33,6 +33,12 @@ pub(crate) enum Name {
     OpenrouterBaseUrl,
     /// Where a model server is that speaks OpenAI's API.
     CompatibleBaseUrl,
+    /// The domain of a self-hosted E2B.
+    E2bDomain,
+    /// Where E2B's control plane is, if its domain does not tell.
+    E2bApiUrl,
+    /// Where E2B's machines are reached, if its domain does not tell.
+    E2bSandboxUrl,
     /// system, light or dark.
     Theme,
 }
@@ -42,6 +48,9 @@ pub(crate) async fn run(engine: &Engine, command: Command, output: &Output) -> R
     if let Command::Set { name, value } = command {
         match name {
             Name::Theme => settings.theme = value.unwrap_or_else(|| "system".to_owned()),
+            Name::E2bDomain => settings.e2b.domain = value,
+            Name::E2bApiUrl => settings.e2b.api_url = value,
+            Name::E2bSandboxUrl => settings.e2b.sandbox_url = value,
             path_or_url => match (agent_of(path_or_url), key_of(path_or_url)) {
                 (Some(agent), _) => settings.agents.entry(agent).or_default().path = value,
                 (_, Some(key)) => _ = settings.base_urls.insert(key, value.unwrap_or_default()),
@@ -51,10 +60,13 @@ pub(crate) async fn run(engine: &Engine, command: Command, output: &Output) -> R
         engine.settings_set(settings).await?;
         settings = engine.settings().await?;
     }
-    let value = |name: &Name| match (agent_of(*name), key_of(*name)) {
-        (Some(agent), _) => settings.agents.get(&agent).and_then(|set| set.path.clone()),
-        (_, Some(key)) => settings.base_urls.get(&key).cloned(),
-        (None, None) => Some(settings.theme.clone()),
+    let value = |name: &Name| match (name, agent_of(*name), key_of(*name)) {
+        (_, Some(agent), _) => settings.agents.get(&agent).and_then(|set| set.path.clone()),
+        (_, _, Some(key)) => settings.base_urls.get(&key).cloned(),
+        (Name::E2bDomain, ..) => settings.e2b.domain.clone(),
+        (Name::E2bApiUrl, ..) => settings.e2b.api_url.clone(),
+        (Name::E2bSandboxUrl, ..) => settings.e2b.sandbox_url.clone(),
+        (_, None, None) => Some(settings.theme.clone()),
     };
     let line = |name: &Name| {
         let written = name.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();

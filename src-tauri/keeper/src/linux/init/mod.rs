@@ -7,8 +7,8 @@
 //! It is not dumpable, so that the agent, which has the same user, can neither read its memory nor open its
 //! descriptors. When the keeper goes, it goes, and the kernel takes everything inside with it.
 
-mod processes;
-mod turn;
+pub(super) mod processes;
+pub(super) mod turn;
 
 use std::{
     fs::File,
@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// How long what was killed may take to be gone before it is looked for again.
-const SWEEP_PAUSE: Duration = Duration::from_millis(10);
+pub(super) const SWEEP_PAUSE: Duration = Duration::from_millis(10);
 
 /// Serves until the keeper is gone. `control`: the descriptor of the socket, inherited through bubblewrap.
 pub(crate) fn run(control: RawFd) -> io::Result<()> {
@@ -213,13 +213,13 @@ fn signal_all(signal: libc::c_int) -> io::Result<()> {
 }
 
 /// A signal to one process inside. Gone is fine: that is what was wanted.
-fn signal(pid: i32, signal: libc::c_int) {
+pub(super) fn signal(pid: i32, signal: libc::c_int) {
     // SAFETY: a system call without pointers. No number can be reused while we, its last parent, have not reaped it;
     // for others the moment between table and signal is as short as it can be made.
     unsafe { libc::kill(pid, signal) };
 }
 
-fn reap_one(options: libc::c_int) -> Option<(i32, Leader)> {
+pub(super) fn reap_one(options: libc::c_int) -> Option<(i32, Leader)> {
     let mut status = 0;
     // SAFETY: the pointer is to an int.
     let pid = unsafe { libc::waitpid(-1, &raw mut status, options) };

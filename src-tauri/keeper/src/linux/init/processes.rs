@@ -5,7 +5,7 @@ use std::fs;
 use crate::tree::Process;
 
 /// Every process inside but init. Zombies are not in it: they are over.
-pub(super) fn table() -> Vec<Process> {
+pub(in crate::platform) fn table() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     numbers.filter(|&pid| pid != 1).filter_map(read).collect()

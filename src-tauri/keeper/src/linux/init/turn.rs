@@ -19,7 +19,7 @@ use crate::{
 const SAID_AFTER: Duration = Duration::from_secs(5);
 
 /// A turn, from its start to the end of the sandbox.
-pub(super) struct Turn {
+pub(in crate::platform) struct Turn {
     pub id: String,
     /// The process that was started; its number is also its session's.
     pub leader: i32,
@@ -33,7 +33,7 @@ pub(super) struct Turn {
 
 /// How far the ending of a turn is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(in crate::platform) enum Stage {
     /// Nobody ended it.
     Running,
     /// It was asked; at this moment it is killed.
@@ -52,7 +52,7 @@ impl Stage {
 
 impl Turn {
     /// Starts its leader.
-    pub(super) fn start(id: String, program: Program, stdin: OwnedFd, out: OwnedFd, err: OwnedFd) -> io::Result<Self> {
+    pub(in crate::platform) fn start(id: String, program: Program, stdin: OwnedFd, out: OwnedFd, err: OwnedFd) -> io::Result<Self> {
         let [name, arguments @ ..] = program.argv.as_slice() else {
             return Err(io::Error::from_raw_os_error(libc::ENOENT));
         };
@@ -60,12 +60,13 @@ impl Turn {
         let mut command = Command::new(name);
         command.args(arguments).env_clear().envs(program.env).env(TURN_VARIABLE, &id).current_dir(program.directory);
         command.stdin(Stdio::from(stdin)).stdout(Stdio::from(out)).stderr(Stdio::from(err));
-        let limits = program.limits;
+        let (limits, user) = (program.limits, program.user);
         // SAFETY: only async-signal-safe calls.
         unsafe {
             command.pre_exec(move || {
                 sys::unblock_all();
                 limits.apply()?;
+                user.map_or(Ok(()), become_user)?;
                 if libc::setsid() < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
             });
         }
@@ -76,7 +77,7 @@ impl Turn {
     }
 
     /// Asks it to end; without a grace, or where its leader is gone, it is killed.
-    pub(super) fn end(&mut self, grace: Duration, table: &[Process]) {
+    pub(in crate::platform) fn end(&mut self, grace: Duration, table: &[Process]) {
         let now = Instant::now();
         if grace.is_zero() || self.has_exited {
             self.stage = Stage::killing(now);
@@ -98,7 +99,7 @@ impl Turn {
 
     /// Its leader has ended. If it was asked to, or died of a signal and could leave nothing on purpose, what it left behind
     /// goes at once.
-    pub(super) fn exited(&mut self, leader: Leader) {
+    pub(in crate::platform) fn exited(&mut self, leader: Leader) {
         self.has_exited = true;
         self.unsaid = Some(leader);
         match (self.stage, leader) {
@@ -111,7 +112,7 @@ impl Turn {
 
     /// How its leader ended, once, when it may be known. That of a turn that is being ended waits until nothing of it is
     /// left: with the answer the next turn may begin, and what forks on until then would pass for that one's.
-    pub(super) fn take_exit(&mut self) -> Option<Leader> {
+    pub(in crate::platform) fn take_exit(&mut self) -> Option<Leader> {
         match self.stage {
             Stage::Killing { since, .. } if since.elapsed() < SAID_AFTER => None,
             _ => self.unsaid.take(),
@@ -119,7 +120,7 @@ impl Turn {
     }
 
     /// When something has to be done about it.
-    pub(super) fn next_look(&self) -> Option<Instant> {
+    pub(in crate::platform) fn next_look(&self) -> Option<Instant> {
         match self.stage {
             Stage::Running | Stage::Over => None,
             Stage::Asked { kill_at: at } | Stage::Killing { look: at, .. } => Some(at),
@@ -130,4 +131,13 @@ impl Turn {
     pub(super) fn known(&self) -> Known {
         Known { id: self.id.clone(), leader: self.leader, start: self.start }
     }
+}
+
+/// Gives up everything that is not this user's; for a child, between fork and exec.
+fn become_user((user, group): (u32, u32)) -> io::Result<()> {
+    // SAFETY: async-signal-safe system calls; the list of groups is empty.
+    let is_done = unsafe {
+        libc::setgroups(0, std::ptr::null()) == 0 && libc::setgid(group) == 0 && libc::setuid(user) == 0
+    };
+    if is_done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
