@@ -7,7 +7,8 @@ use axum::http::Method;
 use crate::serving::held;
 
 /// The kinds of requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Call {
     /// A sandbox is made.
     Create,
