@@ -17,6 +17,7 @@ from e2b import (
     NotFoundException,
     Sandbox,
     SandboxNotFoundException,
+    SandboxNotRunningException,
     SandboxQuery,
     SandboxState,
     TimeoutException,
@@ -128,7 +129,7 @@ class Conformance(unittest.TestCase):
             ticking.wait()
         self.assertFalse(self.sandbox.pause(), "a second pause says so")
         self.assertEqual(self.sandbox.get_info().state, SandboxState.PAUSED)
-        with self.assertRaises(SandboxNotFoundException):
+        with self.assertRaises(SandboxNotRunningException):
             self.sandbox.commands.run("echo x")
         with self.assertRaises(SandboxNotFoundException):
             self.sandbox.set_timeout(1)
@@ -163,7 +164,7 @@ class Conformance(unittest.TestCase):
         with self.assertRaises(SandboxNotFoundException):
             Sandbox.connect(gone.sandbox_id)
         self.assertFalse(gone.is_running())
-        with self.assertRaises(SandboxNotFoundException):
+        with self.assertRaises(SandboxNotRunningException):
             gone.commands.run("echo x")
 
     def test_14_a_wrong_key_is_refused(self):

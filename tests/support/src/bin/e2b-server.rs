@@ -27,10 +27,7 @@ mod server {
 
     use clap::Parser;
     use courier_test_support::e2b::{E2bServer, Options, templates_of};
-    use tokio::{
-        io::AsyncReadExt,
-        signal::unix::{SignalKind, signal},
-    };
+    use tokio::signal::unix::{SignalKind, signal};
 
     /// A cloud of machines on this one, as E2B's clients know it, on 127.0.0.1.
     #[derive(Parser, Debug)]
@@ -76,21 +73,19 @@ mod server {
         runtime.block_on(async {
             let mut asked = signal(SignalKind::terminate())?;
             let mut interrupted = signal(SignalKind::interrupt())?;
-            let input = async {
-                let mut input = tokio::io::stdin();
-                let mut read = [0; 64];
-                while input.read(&mut read).await.is_ok_and(|length| length > 0) {}
-            };
+            let (tell, input_ended) = tokio::sync::oneshot::channel();
+            std::thread::spawn(move || {
+                _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+                _ = tell.send(()); // The program may be ending for another reason.
+            });
             tokio::select! {
                 _ = asked.recv() => {}
                 _ = interrupted.recv() => {}
-                () = input => {}
+                _ = input_ended => {}
             }
             Ok::<_, anyhow::Error>(())
         })?;
         drop(server);
-        // A read of the input may still wait, in a thread of its own.
-        runtime.shutdown_background();
         Ok(())
     }
 

@@ -208,6 +208,8 @@ fn arguments(folder: &Path, template: &Template, envd: &Path) -> anyhow::Result<
     for (name, within, _) in WRITABLE {
         add(&["--bind", &text(&folder.join(name))?, within]);
     }
+    // Folders that bubblewrap makes on its own are closed to all but root.
+    add(&["--dir", "/etc"]);
     for name in ETC {
         let path = format!("/etc/{name}");
         add(&["--ro-bind-try", &path, &path]);
@@ -219,6 +221,9 @@ fn arguments(folder: &Path, template: &Template, envd: &Path) -> anyhow::Result<
     add(&["--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm"]);
     add(&["--ro-bind", &text(envd)?, ENVD]);
     for shown in &template.read_only {
+        for above in shown.ancestors().skip(1).collect::<Vec<_>>().into_iter().rev().skip(1) {
+            add(&["--dir", &text(above)?]);
+        }
         let shown = text(shown)?;
         add(&["--ro-bind", &shown, &shown]);
     }

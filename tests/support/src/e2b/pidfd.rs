@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
 };
 
 use tokio::io::{Interest, unix::AsyncFd};
@@ -31,7 +31,8 @@ impl PidFd {
 
     /// Waits until it has ended.
     pub(super) async fn ended(&self) -> io::Result<()> {
-        let watched = AsyncFd::with_interest(self.0.as_raw_fd(), Interest::READABLE)?;
+        // SAFETY: the descriptor is ours and stays open, and the same, for as long as it is borrowed here.
+        let watched = unsafe { AsyncFd::register_with_interest(self.0.as_fd(), Interest::READABLE)? };
         let ready = watched.readable().await;
         ready.map(|mut ready| ready.retain_ready())
     }
