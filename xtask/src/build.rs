@@ -25,6 +25,9 @@ pub const KEEPER_VARIABLE: &str = "CODECOURIER_KEEPER";
 /// And where what takes checkpoints is.
 pub const CHECKPOINT_VARIABLE: &str = "CODECOURIER_CHECKPOINT";
 
+/// What tells a test where the daemon of the E2B-compatible server's machines is.
+pub const ENVD_VARIABLE: &str = "CODECOURIER_TEST_ENVD";
+
 /// What the app consists of.
 #[derive(Debug)]
 pub struct Programs {
@@ -59,6 +62,8 @@ pub struct TestProgram {
 #[derive(Debug)]
 pub struct Built {
     pub programs: Programs,
+    /// The daemon within the machines of the E2B-compatible server.
+    pub envd: PathBuf,
     pub tests: Vec<TestProgram>,
 }
 
@@ -106,14 +111,14 @@ pub fn everything(place: &Place) -> anyhow::Result<Built> {
     let features = ["--workspace", "--exclude", "xtask", "--bins", "--tests", "--features", FEATURES];
     let mut artifacts = build(place, &features)?;
     artifacts.extend(build(place, &["--package", "xtask", "--tests"])?);
-    let programs = programs(&artifacts)?;
+    let (programs, envd) = (programs(&artifacts)?, program(&artifacts, "e2b-envd")?);
     let tests = artifacts.into_iter().filter(|artifact| artifact.is_test).map(|artifact| TestProgram {
         package: artifact.package,
         target: artifact.target,
         program: artifact.program,
         folder: artifact.folder,
     });
-    Ok(Built { programs, tests: tests.collect() })
+    Ok(Built { programs, envd, tests: tests.collect() })
 }
 
 fn build(place: &Place, selection: &[&str]) -> anyhow::Result<Vec<Artifact>> {

@@ -104,11 +104,12 @@ pub fn bench(place: &Place, name: Option<&str>) -> anyhow::Result<ExitCode> {
     }
     if !journeys.is_empty() {
         prepare(place)?;
-        let tests = build::everything(place)?.tests;
+        let Built { tests, envd, .. } = build::everything(place)?;
         let programs = build::app(place, Profile::Release)?;
         for bench in journeys {
             let How::Journey(test) = bench.how else { continue };
             let run = one_test(&tests, bench.package, bench.target, test, place)?;
+            let run = run.env(build::ENVD_VARIABLE, &envd);
             is_good &= figures(programs.named_to(run), bench.name)?;
         }
     }
@@ -120,10 +121,11 @@ pub fn prove(place: &Place, name: Option<&str>) -> anyhow::Result<ExitCode> {
     let chosen = chosen("proof", PROOFS, name, |proof| proof.name)?;
     setup::machine(Purpose::Tests)?;
     prepare(place)?;
-    let Built { programs, tests } = build::everything(place)?;
+    let Built { programs, envd, tests } = build::everything(place)?;
     let mut is_good = true;
     for proof in chosen {
         let run = one_test(&tests, proof.package, proof.target, proof.test, place)?;
+        let run = run.env(build::ENVD_VARIABLE, &envd);
         is_good &= figures(programs.named_to(run), proof.name)?;
     }
     Ok(code(is_good))

@@ -7,6 +7,7 @@ mod build;
 mod command;
 mod figures;
 mod place;
+mod python;
 mod setup;
 mod system_packages;
 mod tally;

@@ -26,9 +26,10 @@ impl Place {
         Ok(Place { root, cache })
     }
 
-    /// What judges the stand-ins: GitHub's own client and description, and the models' own client.
-    pub fn judges(&self) -> [PathBuf; 2] {
-        ["github-conformance", "models-conformance"].map(|name| self.root.join("tests/support").join(name))
+    /// What judges the stand-ins: E2B's own clients, GitHub's own client and description, and the models' own client.
+    pub fn judges(&self) -> [PathBuf; 3] {
+        let names = ["e2b-conformance", "github-conformance", "models-conformance"];
+        names.map(|name| self.root.join("tests/support").join(name))
     }
 
     pub fn ui(&self) -> PathBuf {

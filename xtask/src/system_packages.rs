@@ -27,12 +27,13 @@ const DEBIAN_APP: &[&str] = &[
 ];
 
 /// Needed by the journeys: a display, a bus, a keychain, a driver, and letters to draw.
-const DEBIAN_JOURNEYS: &[&str] =
-    &["webkit2gtk-driver", "xvfb", "dbus", "gnome-keyring", "fonts-dejavu-core", "openssh-client"];
+/// And by the judges that are written in Python: an environment of its own.
+const DEBIAN_TESTS: &[&str] =
+    &["webkit2gtk-driver", "xvfb", "dbus", "gnome-keyring", "fonts-dejavu-core", "openssh-client", "python3-venv"];
 
 pub fn debian(purpose: Purpose) -> Vec<&'static str> {
-    let journeys = if purpose == Purpose::Tests { DEBIAN_JOURNEYS } else { &[] };
-    [DEBIAN_APP, journeys].concat()
+    let tests = if purpose == Purpose::Tests { DEBIAN_TESTS } else { &[] };
+    [DEBIAN_APP, tests].concat()
 }
 
 pub fn family() -> Family {

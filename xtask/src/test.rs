@@ -12,6 +12,7 @@ use crate::{
     build::{self, Built, FEATURES, TestProgram},
     command::Run,
     place::Place,
+    python,
     setup::{self, Purpose},
     tally::{self, Counts, Tally},
     ui,
@@ -96,6 +97,12 @@ fn everything(
             }
         }
     }
+    if is_wanted(Part::Engine) {
+        match python::installed(place) {
+            Ok(python) => agents.extend(python.map(|python| (python::VARIABLE, python))),
+            Err(error) => tally.stage_failed("E2B's client for Python", &error),
+        }
+    }
     for test in order(&built.tests) {
         let part = part_of(test);
         if !is_wanted(part) {
@@ -129,6 +136,7 @@ fn program(
     let name = format!("{} {}", test.package, test.target);
     title(&name);
     let mut run = built.programs.named_to(run).env("CARGO_MANIFEST_DIR", &test.folder);
+    run = run.env(build::ENVD_VARIABLE, &built.envd);
     run = run.env("CODECOURIER_JOURNEYS", place.journeys());
     if part == Part::Journeys {
         run = run.arg("--test-threads=1"); // One window at a time: two cores draw it.

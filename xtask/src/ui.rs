@@ -16,7 +16,8 @@ pub fn install(place: &Place) -> anyhow::Result<()> {
 
 /// Installs the clients and descriptions nobody here wrote, which judge our requests and our stand-ins.
 pub fn install_judges(place: &Place) -> anyhow::Result<()> {
-    let [github, models] = place.judges();
+    let [e2b, github, models] = place.judges();
+    packages(place, &e2b, "E2B's client, for the tests")?;
     packages(place, &github, "GitHub's client, for the tests")?;
     packages(place, &models, "OpenAI's client, for the tests")
 }

@@ -1,4 +1,5 @@
-//! Programs nobody here wrote that judge what is here: folders with a `package.json`, installed by `npm ci`.
+//! Programs nobody here wrote that judge what is here: folders with a `package.json`, installed by `npm ci`,
+//! and an environment of Python's.
 
 use std::{
     ffi::OsString,
@@ -7,12 +8,21 @@ use std::{
 
 use anyhow::ensure;
 
+/// Where E2B's folder is, if not at its place in the repository.
+pub const E2B_VARIABLE: &str = "CODECOURIER_TEST_E2B";
 /// Where GitHub's folder is, if not at its place in the repository.
 pub const GITHUB_VARIABLE: &str = "CODECOURIER_TEST_GITHUB";
 /// Where the models' folder is, if not at its place in the repository.
 pub const MODELS_VARIABLE: &str = "CODECOURIER_TEST_MODELS";
 /// The Node that runs them, if not the one on the PATH.
 const NODE_VARIABLE: &str = "CODECOURIER_TEST_NODE";
+/// The Python that has E2B's client.
+const PYTHON_VARIABLE: &str = "CODECOURIER_TEST_PYTHON";
+
+/// The path of a script that judges the E2B-compatible server.
+pub fn e2b(name: &str) -> anyhow::Result<PathBuf> {
+    script("e2b-conformance", E2B_VARIABLE, &["e2b"], name)
+}
 
 /// The path of a script that judges the stand-ins of GitHub.
 pub fn github(name: &str) -> anyhow::Result<PathBuf> {
@@ -27,6 +37,11 @@ pub fn models(name: &str) -> anyhow::Result<PathBuf> {
 /// What runs the scripts.
 pub fn node() -> OsString {
     std::env::var_os(NODE_VARIABLE).unwrap_or_else(|| "node".into())
+}
+
+/// What runs those of them that are written in Python, where it was installed.
+pub fn python() -> Option<OsString> {
+    std::env::var_os(PYTHON_VARIABLE)
 }
 
 fn script(folder: &str, variable: &str, packages: &[&str], name: &str) -> anyhow::Result<PathBuf> {

@@ -21,20 +21,38 @@ pub(crate) struct Serving {
 impl Serving {
     /// Starts on `port`; 0 takes a free one. `router` is told the address before the first request.
     pub(crate) fn start(name: &str, port: u16, router: impl FnOnce(SocketAddr) -> Router) -> anyhow::Result<Self> {
+        let listener = listen(port)?;
+        let router = router(listener.local_addr()?);
+        Serving::on(listener, name, |listener| async {
+            _ = axum::serve(listener, router).await; // It serves for ever.
+        })
+    }
+
+    /// The same for a server that takes its connections itself.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn run<F: Future<Output = ()>>(
+        name: &str,
+        port: u16,
+        serve: impl FnOnce(TcpListener) -> F + Send + 'static,
+    ) -> anyhow::Result<Self> {
+        Serving::on(listen(port)?, name, serve)
+    }
+
+    fn on<F: Future<Output = ()>>(
+        listener: std::net::TcpListener,
+        name: &str,
+        serve: impl FnOnce(TcpListener) -> F + Send + 'static,
+    ) -> anyhow::Result<Self> {
         // Nothing here waits, so that a test may call it from within a runtime of its own.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port))
-            .with_context(|| format!("could not listen on port {port}"))?;
-        listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let router = router(address);
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             // Dropping the runtime ends every connection, the silent ones too.
             runtime.block_on(async {
                 let listener = TcpListener::from_std(listener).expect("the runtime takes sockets");
                 tokio::select! {
-                    _ = axum::serve(listener, router) => {}
+                    () = serve(listener) => {}
                     _ = stopped => {}
                 }
             });
@@ -63,6 +81,13 @@ impl Drop for Serving {
             _ = thread.join();
         }
     }
+}
+
+fn listen(port: u16) -> anyhow::Result<std::net::TcpListener> {
+    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+        .with_context(|| format!("could not listen on port {port}"))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
 /// A panic elsewhere must not hide what was seen.
