@@ -95,7 +95,7 @@ async fn large_files_come_and_go_piece_by_piece() {
     let (server, client, sandbox) = machine().await;
     let piece = Bytes::from((0..=255).collect::<Vec<u8>>().repeat(256));
     let pieces = 1024;
-    let sent = Body::from_stream(stream::iter(vec![Ok::<_, std::io::Error>(piece.clone()); pieces]));
+    let sent = Body::from_stream(stream::iter(vec![piece.clone(); pieces].into_iter().map(Ok::<_, std::io::Error>)));
     let kind = [("content-type", "application/octet-stream")];
     let answer = client.within(&sandbox, "POST", "/files?path=deep/large", &kind, sent, PATIENCE).await.unwrap();
     assert_eq!(answer.unwrap().json()[0]["path"], "/home/user/deep/large");
