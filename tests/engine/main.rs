@@ -29,6 +29,9 @@ mod gateway;
 #[cfg(target_os = "linux")]
 mod isolation;
 #[cfg(test)]
+#[cfg(target_os = "linux")]
+mod e2b;
+#[cfg(test)]
 mod life;
 #[cfg(test)]
 mod prove;

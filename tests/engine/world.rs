@@ -128,12 +128,18 @@ impl World {
 /// What an engine over real sandboxes is opened with.
 #[cfg(target_os = "linux")]
 pub fn on_this_machine(home: &Path) -> Config {
+    let local = Local::new(keeper(), Some("/usr/bin/bwrap".into()), home.to_owned());
+    let config = config(home, Arc::new(local));
+    Config { host: with_checkpoints(config.host), ..config }
+}
+
+/// The keeper's program.
+#[cfg(target_os = "linux")]
+pub fn keeper() -> std::path::PathBuf {
     let beside = std::env::current_exe().unwrap().parent().and_then(|deps| deps.parent()).unwrap().to_owned();
     let keeper = std::env::var_os("CODECOURIER_KEEPER").map_or_else(|| beside.join("courier-keeper"), Into::into);
     assert!(keeper.is_file(), "{} is missing: cargo build -p courier-keeper", keeper.display());
-    let local = Local::new(keeper, Some("/usr/bin/bwrap".into()), home.to_owned());
-    let config = config(home, Arc::new(local));
-    Config { host: with_checkpoints(config.host), ..config }
+    keeper
 }
 
 /// With the program that takes checkpoints.

@@ -49,6 +49,7 @@ codes!(
     DatabaseDamaged,
     DiskFull,
     DataFolder,
+    Provider,
     Network,
     AlreadyOpen,
     ShuttingDown,

@@ -21,6 +21,7 @@ pub enum CredentialKind {
     CompatibleKey,
     GithubToken,
     GithubEnterpriseToken,
+    E2bKey,
 }
 
 impl From<CredentialKind> for secrets::CredentialKind {
@@ -33,6 +34,7 @@ impl From<CredentialKind> for secrets::CredentialKind {
             CredentialKind::CompatibleKey => Self::CompatibleKey,
             CredentialKind::GithubToken => Self::GithubToken,
             CredentialKind::GithubEnterpriseToken => Self::GithubEnterpriseToken,
+            CredentialKind::E2bKey => Self::E2bKey,
         }
     }
 }
@@ -47,6 +49,7 @@ impl From<secrets::CredentialKind> for CredentialKind {
             secrets::CredentialKind::CompatibleKey => Self::CompatibleKey,
             secrets::CredentialKind::GithubToken => Self::GithubToken,
             secrets::CredentialKind::GithubEnterpriseToken => Self::GithubEnterpriseToken,
+            secrets::CredentialKind::E2bKey => Self::E2bKey,
         }
     }
 }

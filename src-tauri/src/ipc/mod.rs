@@ -5,6 +5,7 @@ mod changes;
 mod error;
 mod files;
 mod keys;
+mod machines;
 mod projects;
 mod sandboxes;
 mod settings;
@@ -71,6 +72,9 @@ pub fn surface<R: tauri::Runtime>() -> Builder<R> {
             keys::credential_list,
             keys::credential_set,
             keys::credential_remove,
+            machines::machine_list,
+            machines::machine_destroy,
+            machines::sandbox_used,
             settings::settings_get,
             settings::settings_set,
             app::doctor_run,

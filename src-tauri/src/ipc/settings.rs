@@ -24,6 +24,7 @@ pub struct Settings {
     /// Where the API is that a key opens, if not at the key's maker.
     base_urls: BTreeMap<CredentialKind, String>,
     github_enterprise_host: Option<String>,
+    e2b: E2bSettings,
     /// After how many minutes without output a working agent is said to be quiet.
     quiet_after_minutes: u32,
     has_seen_close_notice: bool,
@@ -53,6 +54,36 @@ impl From<AgentSettings> for settings::AgentSettings {
     }
 }
 
+/// Where E2B is, and what its machines are made from.
+#[derive(Clone, Debug, Serialize, Deserialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub struct E2bSettings {
+    /// The domain of a self-hosted one; null: the public service.
+    domain: Option<String>,
+    /// Where its control plane is, if the domain does not tell.
+    api_url: Option<String>,
+    /// Where its machines are reached, if the domain does not tell.
+    sandbox_url: Option<String>,
+    /// The template of each agent's machines.
+    templates: BTreeMap<AgentKind, String>,
+}
+
+impl From<settings::E2bSettings> for E2bSettings {
+    fn from(set: settings::E2bSettings) -> Self {
+        let settings::E2bSettings { domain, api_url, sandbox_url, templates } = set;
+        let templates = templates.into_iter().map(|(agent, name)| (agent.into(), name)).collect();
+        Self { domain, api_url, sandbox_url, templates }
+    }
+}
+
+impl From<E2bSettings> for settings::E2bSettings {
+    fn from(set: E2bSettings) -> Self {
+        let E2bSettings { domain, api_url, sandbox_url, templates } = set;
+        let templates = templates.into_iter().map(|(agent, name)| (agent.into(), name)).collect();
+        Self { domain, api_url, sandbox_url, templates }
+    }
+}
+
 /// Light or dark, or what the system says.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, Type)]
 #[serde(rename_all = "camelCase")]
@@ -75,6 +106,7 @@ impl From<settings::Settings> for Settings {
             agents: settings.agents.into_iter().map(|(agent, set)| (agent.into(), set.into())).collect(),
             base_urls: settings.base_urls.into_iter().map(|(kind, url)| (kind.into(), url)).collect(),
             github_enterprise_host: settings.github_enterprise_host,
+            e2b: settings.e2b.into(),
             quiet_after_minutes: settings.quiet_after_minutes,
             has_seen_close_notice: settings.has_seen_close_notice,
         }
@@ -98,6 +130,7 @@ impl From<Settings> for settings::Settings {
             agents: settings.agents.into_iter().map(|(agent, set)| (agent.into(), set.into())).collect(),
             base_urls: settings.base_urls.into_iter().map(|(kind, url)| (kind.into(), url)).collect(),
             github_enterprise_host: settings.github_enterprise_host,
+            e2b: settings.e2b.into(),
             quiet_after_minutes: settings.quiet_after_minutes,
             has_seen_close_notice: settings.has_seen_close_notice,
         }

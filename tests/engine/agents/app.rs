@@ -8,7 +8,7 @@ use std::{
 
 use courier_engine::{
     engine::NewSandbox,
-    model::{AgentKind, NetworkMode, SandboxId},
+    model::{AgentKind, NetworkMode, ProviderKind, SandboxId},
 };
 
 use super::{
@@ -21,6 +21,8 @@ const HOME: &str = "COURIER_AGENTS_HOME";
 const PROGRAM: &str = "COURIER_AGENTS_PROGRAM";
 const AGENT: &str = "COURIER_AGENTS_AGENT";
 const URL: &str = "COURIER_AGENTS_URL";
+const CLOUD: &str = "COURIER_AGENTS_CLOUD";
+const KEY: &str = "COURIER_AGENTS_CLOUD_KEY";
 const PROMPT: &str = "COURIER_AGENTS_PROMPT";
 
 pub struct App {
@@ -38,6 +40,7 @@ impl App {
             .env(AGENT, stage.driven.kind.code())
             .env(URL, format!("{}{}", stage.server.url(), stage.driven.path))
             .env(PROMPT, prompt)
+            .envs(stage.ground.cloud_of().map(|(url, key)| [(CLOUD, url), (KEY, key)]).into_iter().flatten())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -59,7 +62,9 @@ impl App {
 /// The same stage, with the engine opened again.
 pub async fn reopened(stage: Stage) -> Stage {
     let url = format!("{}{}", stage.server.url(), stage.driven.path);
-    let engine = stage::engine(stage.home.path(), stage.driven, &stage.program, &url, stage.clock.clone()).await;
+    let cloud = stage.ground.cloud_of();
+    let cloud = cloud.as_ref().map(|(url, key)| (url.as_str(), key.as_str()));
+    let engine = stage::engine(stage.home.path(), stage.driven, &stage.program, &url, stage.clock.clone(), cloud).await;
     Stage { engine, ..stage }
 }
 
@@ -69,11 +74,14 @@ async fn the_app_that_is_killed_in_mid_turn() {
     let given = |name| std::env::var(name).expect("it is started by another test");
     let kind = AgentKind::from_code(&given(AGENT)).unwrap();
     let driven: &Driven = super::ALL.iter().copied().find(|driven| driven.kind == kind).unwrap();
-    let engine =
-        stage::engine(given(HOME).as_ref(), driven, given(PROGRAM).as_ref(), &given(URL), Arc::default()).await;
+    let cloud = std::env::var(CLOUD).ok().zip(std::env::var(KEY).ok());
+    let cloud = cloud.as_ref().map(|(url, key)| (url.as_str(), key.as_str()));
+    let (home, program, clock) = (given(HOME), given(PROGRAM), Arc::default());
+    let engine = stage::engine(home.as_ref(), driven, program.as_ref(), &given(URL), clock, cloud).await;
     let project = engine.project_sample().await.unwrap().id;
     let new = NewSandbox {
-        network: NetworkMode::None,
+        provider: if cloud.is_some() { ProviderKind::E2b } else { ProviderKind::Local },
+        network: if cloud.is_some() { NetworkMode::Open } else { NetworkMode::None },
         model: driven.model.map(str::to_owned),
         ..NewSandbox::of(project, kind, &given(PROMPT))
     };

@@ -35,6 +35,7 @@ impl Place {
             cpus: 2,
             lifetime: Duration::from_secs(600),
             on_timeout: OnTimeout::Kill,
+            template: None,
         }
     }
 

@@ -121,11 +121,15 @@ rm -rf -- "$out" "$out.lock"
 command -v git >/dev/null 2>&1 || {{ say no-git; exit 0; }}
 cd -- {workspace} || {{ say no-folder; exit 0; }}
 mkdir -p -- "$own"
+git --git-dir="$own/tree.git" rev-parse --git-dir >/dev/null 2>&1 || {{
+  rm -rf -- "$own/tree.git" "$own/index"
+  git init --quiet --bare --template= "$own/tree.git" >/dev/null
+}}
 export GIT_DIR="$own/tree.git" GIT_INDEX_FILE="$own/index" GIT_WORK_TREE="$PWD"
-git rev-parse --git-dir >/dev/null 2>&1 || {{ rm -rf -- "$own/tree.git" "$own/index"; git init --quiet --bare --template= "$own/tree.git" >/dev/null; git config core.bare false; }}
+git config core.bare false
 rm -f -- "$own"/index.lock "$own"/tree.git/*.lock
-export GIT_AUTHOR_NAME=CodeCourier GIT_AUTHOR_EMAIL=agent@codecourier.invalid GIT_AUTHOR_DATE='0 +0000'
-export GIT_COMMITTER_NAME=CodeCourier GIT_COMMITTER_EMAIL=agent@codecourier.invalid GIT_COMMITTER_DATE='0 +0000'
+export GIT_AUTHOR_NAME=CodeCourier GIT_AUTHOR_EMAIL=agent@codecourier.invalid GIT_AUTHOR_DATE='@0 +0000'
+export GIT_COMMITTER_NAME=CodeCourier GIT_COMMITTER_EMAIL=agent@codecourier.invalid GIT_COMMITTER_DATE='@0 +0000'
 g() {{ git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c core.excludesFile=/dev/null -c core.fileMode=true -c core.symlinks=true -c core.autocrlf=false -c gc.auto=0 -c advice.addEmbeddedRepo=false -c pack.packSizeLimit=0 "$@"; }}
 # Git waits for ever for a pipe that is called like one of its files.
 find . -type p \( -name .gitignore -o -name .gitattributes \) -exec rm -f -- {{}} + 2>/dev/null

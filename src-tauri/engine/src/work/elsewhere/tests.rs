@@ -44,8 +44,8 @@ impl Elsewhere {
     }
 
     fn run(&self, script: &str) -> Vec<u8> {
-        let home = self.home.display().to_string();
-        run("env", &[&format!("HOME={home}"), "bash", "-c", script]).unwrap().into_bytes()
+        let within = format!("export HOME={}\n{script}", quoted(&self.home.display().to_string()));
+        run(&self.home, &["/bin/bash", "-c", &within], b"").unwrap()
     }
 
     fn write(&self, path: &str, bytes: &[u8]) {

@@ -106,7 +106,8 @@ impl Guest {
         let program = Program {
             argv,
             env: user.variables(env).into_iter().collect(),
-            directory: workspace.to_owned(),
+            // Before the clone is made there is only the home.
+            directory: if Path::new(workspace).is_dir() { workspace } else { &user.home }.to_owned(),
             limits: PerProcess { data: None },
             user: user.ids,
         };

@@ -1,0 +1,3 @@
+//! Sandboxes on machines of an E2B-compatible server.
+
+mod provider;
