@@ -22,15 +22,15 @@ mod continuing;
 #[cfg(target_os = "linux")]
 mod courier;
 #[cfg(test)]
+#[cfg(target_os = "linux")]
+mod e2b;
+#[cfg(test)]
 mod forge;
 #[cfg(test)]
 mod gateway;
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod isolation;
-#[cfg(test)]
-#[cfg(target_os = "linux")]
-mod e2b;
 #[cfg(test)]
 mod life;
 #[cfg(test)]

@@ -129,7 +129,12 @@ mod tests {
 
     #[test]
     fn descendants_are_found_however_deep() {
-        let table = [process(5, 1, 5, 1, None), process(6, 5, 6, 2, None), process(7, 6, 7, 3, None), process(8, 1, 8, 4, None)];
+        let table = [
+            process(5, 1, 5, 1, None),
+            process(6, 5, 6, 2, None),
+            process(7, 6, 7, 3, None),
+            process(8, 1, 8, 4, None),
+        ];
         assert_eq!(descendants(&table, 5), [6, 7]);
         assert!(descendants(&table, 8).is_empty());
     }

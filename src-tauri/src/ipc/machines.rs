@@ -36,8 +36,9 @@ impl From<UnownedMachine> for Machine {
 #[derive(Clone, Copy, Debug, Serialize, Type)]
 #[serde(rename_all = "camelCase")]
 pub struct Used {
-    cpus: f64,
-    cpu_percent: f64,
+    cpus: u32,
+    /// Of all of them together.
+    cpu_percent: u32,
     memory_used: u64,
     memory_total: u64,
     disk_used: u64,

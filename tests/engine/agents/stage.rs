@@ -23,7 +23,7 @@ use super::Driven;
 use crate::world::{self, Moved, World, eventually};
 
 /// How long an agent may take for a turn, its own retries included.
-const PATIENCE: Duration = Duration::from_secs(110);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Where the sandboxes are.
 #[derive(Clone)]
@@ -113,7 +113,15 @@ impl Stage {
     pub async fn new(driven: &'static Driven, program: PathBuf, ground: Ground) -> Self {
         let (server, home) = (ModelServer::start().unwrap(), TempDir::new().unwrap());
         let (url, clock) = (format!("{}{}", server.url(), driven.path), Arc::<Moved>::default());
-        let engine = engine(home.path(), driven, &program, &url, clock.clone(), ground.cloud_of().as_ref().map(|(url, key)| (url.as_str(), key.as_str()))).await;
+        let engine = engine(
+            home.path(),
+            driven,
+            &program,
+            &url,
+            clock.clone(),
+            ground.cloud_of().as_ref().map(|(url, key)| (url.as_str(), key.as_str())),
+        )
+        .await;
         Self { ground, machines: Default::default(), driven, program, server, engine, home, clock }
     }
 
@@ -121,7 +129,8 @@ impl Stage {
     pub fn machine(&self, id: SandboxId) -> Option<PathBuf> {
         let Ground::Cloud(server) = &self.ground else { return None };
         let mark = id.to_string();
-        let found = server.machines().into_iter().find(|machine| machine.metadata.get("courier-sandbox") == Some(&mark));
+        let found =
+            server.machines().into_iter().find(|machine| machine.metadata.get("courier-sandbox") == Some(&mark));
         let mut known = self.machines.lock().unwrap();
         if let Some(found) = found {
             known.insert(id, found.folder);
@@ -180,7 +189,9 @@ impl Stage {
         };
         match tokio::time::timeout(PATIENCE, waiting).await {
             Ok(row) => row,
-            Err(_) => panic!("it never was so: {:?} {:#?}", self.engine.sandbox_get(id).await.unwrap(), self.items(id).await),
+            Err(_) => {
+                panic!("it never was so: {:?} {:#?}", self.engine.sandbox_get(id).await.unwrap(), self.items(id).await)
+            }
         }
     }
 
@@ -226,7 +237,8 @@ impl Stage {
         if let Ground::Cloud(_) = &self.ground {
             let Some(machine) = self.machine(id) else { return Vec::new() };
             let marker = machine.display().to_string();
-            let all = processes::mentioning(&marker).into_iter().flat_map(|process| processes::descendants(process.pid));
+            let all =
+                processes::mentioning(&marker).into_iter().flat_map(|process| processes::descendants(process.pid));
             let is_ours = |process: &Process| {
                 ["courier-keeper", "e2b-envd", "bwrap"].iter().any(|name| process.command.contains(name))
             };

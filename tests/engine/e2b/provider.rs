@@ -97,7 +97,8 @@ pub fn turn(text: &str) -> TurnSpec {
 async fn a_command_runs_as_the_agent_once_and_its_output_is_whole() {
     let cloud = Cloud::new();
     let id = cloud.provision().await;
-    let process = Process { stdin: b"read\n".to_vec(), ..script("id -un; pwd; echo $HOME; cat; echo bad >&2; exit 3; ") };
+    let process =
+        Process { stdin: b"read\n".to_vec(), ..script("id -un; pwd; echo $HOME; cat; echo bad >&2; exit 3; ") };
     for _ in 0..2 {
         let output = cloud.e2b.run(&id, "one", &process, LIMIT).await.unwrap();
         assert_eq!(output.exit, Exit::Code(3), "{output:?}");
@@ -137,7 +138,8 @@ async fn a_turn_is_followed_from_any_offset_and_keeps_its_secrets() {
 async fn an_interrupt_ends_the_whole_tree() {
     let cloud = Cloud::new();
     let id = cloud.provision().await;
-    let spec = turn("setsid sleep 987 & (setsid sleep 987 &) ; trap 'exit 9' TERM; echo ready; while :; do sleep 0.1; done");
+    let spec =
+        turn("setsid sleep 987 & (setsid sleep 987 &) ; trap 'exit 9' TERM; echo ready; while :; do sleep 0.1; done");
     cloud.e2b.start_turn(&id, &spec).await.unwrap();
     let sleeping = || processes::all().into_iter().filter(|process| process.command == "sleep 987").count();
     eventually("both sleeps", async || (sleeping() == 2).then_some(())).await;

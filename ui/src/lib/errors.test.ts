@@ -4,7 +4,7 @@ import { errorCopy, remedyWords, turnErrorCopy } from "./errors";
 describe("the words for errors", () => {
   it("give every code a sentence of cause and one of remedy, without exclamation", () => {
     const all = [...Object.entries(errorCopy), ...Object.entries(turnErrorCopy)];
-    expect(all.length).toBe(23 + 14);
+    expect(all.length).toBe(24 + 14);
     for (const [code, copy] of all) {
       expect(copy.cause(), code).toMatch(/^[A-Z].*\.$/);
       expect(copy.remedy(), code).toMatch(/^[A-Z].*\.$/);

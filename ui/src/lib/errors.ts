@@ -32,6 +32,7 @@ export const errorCopy = {
   databaseDamaged: copy(m.error_database_damaged, m.error_database_damaged_remedy, null),
   diskFull: copy(m.error_disk_full, m.error_disk_full_remedy, "retry"),
   dataFolder: copy(m.error_data_folder, m.error_data_folder_remedy, "retry"),
+  provider: copy(m.error_provider, m.error_provider_remedy, "settings"),
   network: copy(m.error_network, m.error_network_remedy, "retry"),
   alreadyOpen: copy(m.error_already_open, m.error_already_open_remedy, "reload", "warning"),
   shuttingDown: copy(m.error_shutting_down, m.error_shutting_down_remedy, null, "warning"),

@@ -18,10 +18,15 @@ export const keySources = {
   compatible_key: null,
   github_token: null,
   github_enterprise_token: null,
+  e2b_key: "https://e2b.dev/dashboard?tab=keys",
 } satisfies Record<CredentialKind, string | null>;
 
-const FORGE: CredentialKind[] = ["github_token", "github_enterprise_token"];
-export const isOfForge = (kind: CredentialKind) => FORGE.includes(kind);
+/** Whom a key is for: a model's maker, a forge, or whoever makes machines. Only the first kind is ever given to an agent. */
+export type KeyGroup = "models" | "forge" | "machines";
+export function groupOf(kind: CredentialKind): KeyGroup {
+  if (kind === "github_token" || kind === "github_enterprise_token") return "forge";
+  return kind === "e2b_key" ? "machines" : "models";
+}
 
 /** Who made the model a key opens: a subscription's token opens the same models as its maker's key. */
 const maker = (kind: CredentialKind) => (kind === "claude_oauth_token" ? "anthropic_key" : kind);

@@ -41,6 +41,7 @@ export const keyWords = {
   compatible_key: m.key_compatible,
   github_token: m.key_github,
   github_enterprise_token: m.key_github_enterprise,
+  e2b_key: m.key_e2b,
 } satisfies Record<CredentialKind, () => string>;
 
 /** What an agent's programs are called where a person types them. */

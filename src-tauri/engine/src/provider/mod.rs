@@ -145,11 +145,11 @@ pub struct Owned {
 }
 
 /// What a sandbox uses now.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Used {
-    pub cpus: f64,
-    /// Of all its processors together.
-    pub cpu_percent: f64,
+    pub cpus: u32,
+    /// Of all its processors together, rounded.
+    pub cpu_percent: u32,
     /// Bytes used, and bytes there are.
     pub memory: (u64, u64),
     pub disk: (u64, u64),

@@ -54,8 +54,7 @@ pub(super) async fn send_repository(
 ) -> Result<(), SandboxError> {
     let folder = parcels(around, row).await.map_err(|error| provisioning::not_cloned(&error))?;
     let (vault, sandbox, within) = (around.host.vault(row.project), row.id, folder.clone());
-    let shipment =
-        provisioning::working(move || Shipment::pack(&vault, sandbox, base, checkpoint, &within)).await?;
+    let shipment = provisioning::working(move || Shipment::pack(&vault, sandbox, base, checkpoint, &within)).await?;
     let arrived = AtomicU64::new(0);
     let sent = |bytes| arrived.store(bytes, Ordering::Relaxed);
     let sending = provider.send_file(id, &shipment.pack, PACK, &sent);
@@ -120,7 +119,11 @@ pub(super) async fn find_agent(
             let tail: Vec<&str> = tail.into_iter().rev().collect();
             return Err(SandboxError {
                 kind: "missing_cli".to_owned(),
-                message: format!("{} is not in the sandbox, and could not be installed: {}", agent.name(), tail.join(" ")),
+                message: format!(
+                    "{} is not in the sandbox, and could not be installed: {}",
+                    agent.name(),
+                    tail.join(" ")
+                ),
                 remedy: "Use a template that has it, or one with npm and the network.".to_owned(),
             });
         }
@@ -203,7 +206,8 @@ impl Bringing<'_> {
         let commits = self.run(id, "commits", at.millis(), &script).await?;
         let head = match Told::parse(&commits) {
             Told::Head { commit, has_bundle, .. } if commit != known => {
-                let brought = self.bring(id, Whose::Agents, has_bundle.then_some(&there), commit, vec![base, known], &folder);
+                let brought =
+                    self.bring(id, Whose::Agents, has_bundle.then_some(&there), commit, vec![base, known], &folder);
                 brought.await.unwrap_or_else(|error| {
                     tracing::warn!(sandbox = %row.id, %error, "the agent's commits could not be brought in");
                     known

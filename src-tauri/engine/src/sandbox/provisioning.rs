@@ -66,12 +66,8 @@ pub(super) async fn provision(
         return Err(was_stopped());
     }
     let is_key_inside = preparation.is_key_inside(agent, provider.as_ref());
-    let needed = Needed {
-        read_only: preparation.read_only,
-        base_url: preparation.base_url,
-        is_key_inside,
-        template: None,
-    };
+    let needed =
+        Needed { read_only: preparation.read_only, base_url: preparation.base_url, is_key_inside, template: None };
     // The sandbox's own time begins when it is ready.
     let lifetime = row.timeout + if row.setup_script.is_some() { SETUP } else { Duration::ZERO };
     let spec = spec(&around, agent, provider.as_ref(), &needed, &row, lifetime);

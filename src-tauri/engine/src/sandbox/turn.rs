@@ -233,8 +233,9 @@ impl Actor {
                     // The keeper has the secrets of this turn; here they are needed for assembled text only.
                     around.host.secrets_of(agent).await
                 } else if joining != Joining::OnlyFollow && !turn.is_interrupted {
-                    let prepared =
-                        prepare(&around, agent, row.model.as_deref(), provider.as_ref()).await.map_err(|error| cannot_launch(&error))?;
+                    let prepared = prepare(&around, agent, row.model.as_deref(), provider.as_ref())
+                        .await
+                        .map_err(|error| cannot_launch(&error))?;
                     let session = match (&turn.session_before, turn.number) {
                         (Some(session), _) => Session::Resume(session.clone()),
                         (None, 1) => Session::Fresh(turn.id.to_string()),

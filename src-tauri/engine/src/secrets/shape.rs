@@ -88,8 +88,8 @@ fn looks_like(text: &str) -> Option<CredentialKind> {
 /// Whether a word looks like a key or token of the usual makers, known to us or not: such a word is never published.
 pub(crate) fn looks_secret(word: &str) -> bool {
     const PREFIXES: [&str; 18] = [
-        "e2b_", "sk-", "ghr_", "glpat-", "gldt-", "xoxb-", "xoxp-", "xoxa-", "xapp-", "npm_", "pypi-", "dop_v1_", "hf_",
-        "AKIA", "ASIA", "AIza", "rk_live_", "sk_live_",
+        "e2b_", "sk-", "ghr_", "glpat-", "gldt-", "xoxb-", "xoxp-", "xoxa-", "xapp-", "npm_", "pypi-", "dop_v1_",
+        "hf_", "AKIA", "ASIA", "AIza", "rk_live_", "sk_live_",
     ];
     let is_word = word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
     let has_digit = word.bytes().any(|byte| byte.is_ascii_digit());

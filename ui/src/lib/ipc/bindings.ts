@@ -93,6 +93,12 @@ export const commands = {
 	credentialSet: (kind: CredentialKind, secret: string, sessionOnly: boolean) => typedError<Credential, IpcError>(__TAURI_INVOKE("credential_set", { kind, secret, sessionOnly })),
 	/**  Removes a key. */
 	credentialRemove: (kind: CredentialKind) => typedError<null, IpcError>(__TAURI_INVOKE("credential_remove", { kind })),
+	/**  The machines with the app's mark that no sandbox owns. */
+	machineList: () => typedError<Machine[], IpcError>(__TAURI_INVOKE("machine_list")),
+	/**  Ends one of them. */
+	machineDestroy: (machine: string) => typedError<null, IpcError>(__TAURI_INVOKE("machine_destroy", { machine })),
+	/**  What a sandbox uses now; null where its provider does not tell. */
+	sandboxUsed: (sandbox: string) => typedError<Used | null, IpcError>(__TAURI_INVOKE("sandbox_used", { sandbox })),
 	/**  The person's settings. */
 	settingsGet: () => typedError<Settings, IpcError>(__TAURI_INVOKE("settings_get")),
 	/**  Changes them. */
@@ -220,7 +226,7 @@ export type Credential = {
 };
 
 /**  A key a person can store. */
-export type CredentialKind = "anthropic_key" | "claude_oauth_token" | "openai_key" | "openrouter_key" | "compatible_key" | "github_token" | "github_enterprise_token";
+export type CredentialKind = "anthropic_key" | "claude_oauth_token" | "openai_key" | "openrouter_key" | "compatible_key" | "github_token" | "github_enterprise_token" | "e2b_key";
 
 /**  What is said when work is delivered; null: as it would be by itself. */
 export type DeliverOptions = {
@@ -266,8 +272,20 @@ export type DoctorReport = {
 /**  `notFound` is no alarm: something optional is absent. */
 export type DoctorState = "ok" | "warning" | "failed" | "notFound";
 
+/**  Where E2B is, and what its machines are made from. */
+export type E2bSettings = {
+	/**  The domain of a self-hosted one; null: the public service. */
+	domain: string | null,
+	/**  Where its control plane is, if the domain does not tell. */
+	apiUrl: string | null,
+	/**  Where its machines are reached, if the domain does not tell. */
+	sandboxUrl: string | null,
+	/**  The template of each agent's machines. */
+	templates: Partial<{ [key in AgentKind]: string }>,
+};
+
 /**  Every code there is. */
-export type ErrorCode = "notFound" | "invalid" | "notARepository" | "emptyRepository" | "bareRepository" | "pathMissing" | "pathIsFile" | "illegalState" | "workflowSandbox" | "missingCli" | "missingKey" | "noKeychain" | "noJail" | "unsupported" | "databaseBusy" | "databaseNewer" | "databaseDamaged" | "diskFull" | "dataFolder" | "network" | "alreadyOpen" | "shuttingDown" | "internal";
+export type ErrorCode = "notFound" | "invalid" | "notARepository" | "emptyRepository" | "bareRepository" | "pathMissing" | "pathIsFile" | "illegalState" | "workflowSandbox" | "missingCli" | "missingKey" | "noKeychain" | "noJail" | "unsupported" | "databaseBusy" | "databaseNewer" | "databaseDamaged" | "diskFull" | "dataFolder" | "provider" | "network" | "alreadyOpen" | "shuttingDown" | "internal";
 
 export type ErrorKind = "missing_cli" | "missing_key" | "rejected_key" | "permission" | "billing" | "rate_limited" | "overloaded" | "context_too_long" | "limit_reached" | "network" | "session_not_found" | "interrupted" | "crashed" | "other";
 
@@ -341,6 +359,17 @@ export type LogPage = {
 	next: number,
 	end: number,
 	isTruncated: boolean,
+};
+
+/**  A machine that no sandbox owns: it may cost money for nothing. */
+export type Machine = {
+	id: string,
+	isPaused: boolean,
+	template: string,
+	/**  Since when it runs, as its provider writes times. */
+	since: string,
+	/**  Another installation of this app made it. */
+	isOfAnother: boolean,
 };
 
 /**  One entry of a conversation. */
@@ -614,6 +643,7 @@ export type Settings = {
 	/**  Where the API is that a key opens, if not at the key's maker. */
 	baseUrls: Partial<{ [key in CredentialKind]: string }>,
 	githubEnterpriseHost: string | null,
+	e2b: E2bSettings,
 	/**  After how many minutes without output a working agent is said to be quiet. */
 	quietAfterMinutes: number,
 	hasSeenCloseNotice: boolean,
@@ -700,6 +730,17 @@ export type Usage = {
 	cacheRead: number,
 	/**  Some turn ended before its agent reported. */
 	isIncomplete: boolean,
+};
+
+/**  What a sandbox uses now. */
+export type Used = {
+	cpus: number,
+	/**  Of all of them together. */
+	cpuPercent: number,
+	memoryUsed: number,
+	memoryTotal: number,
+	diskUsed: number,
+	diskTotal: number,
 };
 
 /**  An environment variable. Its value is no secret: it is stored with the sandbox. */

@@ -103,7 +103,7 @@ pub(super) enum State {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Used {
-    pub cpu_count: f64,
+    pub cpu_count: u32,
     pub cpu_used_pct: f64,
     pub mem_used: u64,
     pub mem_total: u64,
@@ -125,7 +125,9 @@ impl Api {
 
     /// Makes a machine, or finds the one that was made under this key.
     pub(super) async fn create(&self, new: &NewMachine, key: &str) -> Result<Reachable, Failure> {
-        let request = || Ok(self.request(Method::POST, "/v2/sandboxes").header("Idempotency-Key", key)).and_then(|r| json(r, new));
+        let request = || {
+            Ok(self.request(Method::POST, "/v2/sandboxes").header("Idempotency-Key", key)).and_then(|r| json(r, new))
+        };
         self.answer(request).await
     }
 
@@ -146,7 +148,8 @@ impl Api {
                     query.push(("metadata", metadata.clone()));
                 }
                 query.extend(next.clone().map(|token| ("nextToken", token)));
-                let query: Vec<String> = query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+                let query: Vec<String> =
+                    query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
                 Ok(self.request(Method::GET, &format!("/v2/sandboxes?{}", query.join("&"))))
             };
             let response = self.repeated(page).await?;
@@ -189,7 +192,8 @@ impl Api {
 
     /// What it used last.
     pub(super) async fn used(&self, id: &str) -> Result<Option<Used>, Failure> {
-        let found: Vec<Used> = self.answer(|| Ok(self.request(Method::GET, &format!("/sandboxes/{id}/metrics")))).await?;
+        let found: Vec<Used> =
+            self.answer(|| Ok(self.request(Method::GET, &format!("/sandboxes/{id}/metrics")))).await?;
         Ok(found.into_iter().next_back())
     }
 

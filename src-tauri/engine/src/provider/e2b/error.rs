@@ -70,9 +70,9 @@ impl Failure {
                 "capacity",
                 "Stop or pause another sandbox of this account, or raise its limit; then run again.",
             ),
-            429 => Self::RateLimited(
-                retry_after.and_then(|text| text.parse().ok()).map_or(UNSAID, Duration::from_secs),
-            ),
+            429 => {
+                Self::RateLimited(retry_after.and_then(|text| text.parse().ok()).map_or(UNSAID, Duration::from_secs))
+            }
             400 if words.contains("Timeout cannot be greater") => {
                 refused("plan_limit", "Choose a shorter running time, or a plan that allows this one.")
             }

@@ -140,7 +140,9 @@ impl Following {
                 Some(Happened::Ended(ended)) if ended.exited && ended.exit_code == NO_SUCH_TURN => {
                     return Ok(Over::NoSuchTurn);
                 }
-                Some(Happened::Ended(ended)) => return Err(Error::Unreachable(format!("the follower ended: {}", ended.status))),
+                Some(Happened::Ended(ended)) => {
+                    return Err(Error::Unreachable(format!("the follower ended: {}", ended.status)));
+                }
                 None => return Err(Error::Unreachable("the follower went without a word".to_owned())),
             };
             let read = match stream {

@@ -50,16 +50,17 @@ pub(super) async fn install(daemon: &Daemon, program: &Path) -> Result<(), Error
 /// The name of the program inside.
 pub(super) fn path_of(program: &[u8]) -> String {
     // FNV-1a, as for the copies on this machine: it tells builds apart, and need not withstand anybody.
-    let digest = program.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let digest = program
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
     format!("{FOLDER}/courier-keeper-{digest:016x}")
 }
 
 /// Starts a turn, once: one that was claimed before goes on as it is.
 pub(super) async fn start(daemon: &Daemon, program: &str, turn: StartTurn, input: &[u8]) -> Result<(), Error> {
     let mut frame = Vec::new();
-    write_frame(&mut frame, &Request::StartTurn(turn), input).map_err(|source| Error::Io { what: "a turn".into(), source })?;
+    write_frame(&mut frame, &Request::StartTurn(turn), input)
+        .map_err(|source| Error::Io { what: "a turn".into(), source })?;
     let argv = [program, "guest", "start", FOLDER, WORKSPACE, User::Agent.name()];
     let starting = async {
         let mut events = daemon.start(User::Root, &argv, true).await?;
@@ -87,7 +88,8 @@ pub(super) async fn start(daemon: &Daemon, program: &str, turn: StartTurn, input
             }
         }
     };
-    let said = timeout(START, starting).await.map_err(|_| Error::Deadline { what: "starting the turn", limit: START })??;
+    let said =
+        timeout(START, starting).await.map_err(|_| Error::Deadline { what: "starting the turn", limit: START })??;
     match serde_json::from_slice(&said) {
         Ok(Response::Started { .. }) => Ok(()),
         _ => Err(told(&said)),

@@ -271,6 +271,12 @@ fn presence_of(listed: &Listed) -> Presence {
     }
 }
 
+/// A share as a whole number; what is none is nothing.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 0 and 100 000")]
+fn whole(percent: f64) -> u32 {
+    percent.round().clamp(0.0, 100_000.0) as u32
+}
+
 /// The rules of E2B's network name hosts.
 fn without_port(host: &str) -> String {
     match host.rsplit_once(':') {
@@ -493,7 +499,14 @@ impl Provider for E2b {
             let is_of_this = listed.metadata.get(INSTALLATION) == Some(&signed_in.account.installation);
             let is_paused = listed.state == State::Paused;
             let template = listed.alias.clone().unwrap_or_else(|| listed.template.clone());
-            Some(Owned { id: ProviderId(listed.id), sandbox, is_of_this, is_paused, template, since: listed.started_at })
+            Some(Owned {
+                id: ProviderId(listed.id),
+                sandbox,
+                is_of_this,
+                is_paused,
+                template,
+                since: listed.started_at,
+            })
         });
         Ok(owned.collect())
     }
@@ -502,7 +515,7 @@ impl Provider for E2b {
         let used = self.signed_in()?.api.used(&id.0).await?;
         Ok(used.map(|used| Used {
             cpus: used.cpu_count,
-            cpu_percent: used.cpu_used_pct,
+            cpu_percent: whole(used.cpu_used_pct),
             memory: (used.mem_used, used.mem_total),
             disk: (used.disk_used, used.disk_total),
         }))

@@ -45,9 +45,9 @@ pub fn record(vault: &Vault, recording: &Recording<'_>) -> Result<Taken, Error> 
         let (snapshot, base, head) = (find(snapshot)?, find(base)?, find(head)?);
         let last = last.and_then(|last| repository.find_commit(last).ok());
         let tree = snapshot.tree()?;
-        let is_same = last
-            .as_ref()
-            .is_some_and(|last| last.tree_id() == tree.id() && last.parent_id(0).is_ok_and(|parent| parent == head.id()));
+        let is_same = last.as_ref().is_some_and(|last| {
+            last.tree_id() == tree.id() && last.parent_id(0).is_ok_and(|parent| parent == head.id())
+        });
         let commit = match last.as_ref().filter(|_| is_same) {
             Some(last) => last.id(),
             None => {

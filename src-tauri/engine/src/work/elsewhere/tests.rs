@@ -31,7 +31,8 @@ impl Elsewhere {
         let (workspace, pack) = (this.workspace(), there.display().to_string());
         let base = ("main", this.bench.base);
         let origin = "https://example.org/it's.git";
-        let clone = Clone { workspace: &workspace, pack: &pack, base, branch: "courier/work", origin, shipment: &shipment };
+        let clone =
+            Clone { workspace: &workspace, pack: &pack, base, branch: "courier/work", origin, shipment: &shipment };
         // Nothing of the mirror can be seen there.
         is_whole(&this.run(&clone.script())).unwrap();
         is_whole(&this.run(&clone.script())).unwrap();
@@ -94,7 +95,10 @@ impl Elsewhere {
     /// What the real git would add.
     fn would_add(&self) -> String {
         let index = self.home.join("judge").display().to_string();
-        let script = format!("cd '{}' && GIT_INDEX_FILE='{index}' git add -A && GIT_INDEX_FILE='{index}' git write-tree", self.workspace().replace('\'', r"'\''"));
+        let script = format!(
+            "cd '{}' && GIT_INDEX_FILE='{index}' git add -A && GIT_INDEX_FILE='{index}' git write-tree",
+            self.workspace().replace('\'', r"'\''")
+        );
         String::from_utf8(self.run(&script)).unwrap().trim().to_owned()
     }
 }

@@ -235,7 +235,8 @@ impl User {
     /// From the machine's own list. Whoever is not root runs the agent as itself.
     fn of(name: &str) -> io::Result<Self> {
         let list = fs::read_to_string("/etc/passwd")?;
-        let found = list.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|fields| fields.first() == Some(&name));
+        let found =
+            list.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|fields| fields.first() == Some(&name));
         let fields = found.filter(|fields| fields.len() >= 6);
         let fields = fields.ok_or_else(|| io::Error::other(format!("this machine has no user {name}")))?;
         let id = |text: &str| text.parse::<u32>().map_err(|_| io::Error::other("a user without a number"));

@@ -52,7 +52,13 @@ impl Stage {
 
 impl Turn {
     /// Starts its leader.
-    pub(in crate::platform) fn start(id: String, program: Program, stdin: OwnedFd, out: OwnedFd, err: OwnedFd) -> io::Result<Self> {
+    pub(in crate::platform) fn start(
+        id: String,
+        program: Program,
+        stdin: OwnedFd,
+        out: OwnedFd,
+        err: OwnedFd,
+    ) -> io::Result<Self> {
         let [name, arguments @ ..] = program.argv.as_slice() else {
             return Err(io::Error::from_raw_os_error(libc::ENOENT));
         };
@@ -136,8 +142,7 @@ impl Turn {
 /// Gives up everything that is not this user's; for a child, between fork and exec.
 fn become_user((user, group): (u32, u32)) -> io::Result<()> {
     // SAFETY: async-signal-safe system calls; the list of groups is empty.
-    let is_done = unsafe {
-        libc::setgroups(0, std::ptr::null()) == 0 && libc::setgid(group) == 0 && libc::setuid(user) == 0
-    };
+    let is_done =
+        unsafe { libc::setgroups(0, std::ptr::null()) == 0 && libc::setgid(group) == 0 && libc::setuid(user) == 0 };
     if is_done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

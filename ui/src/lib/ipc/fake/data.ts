@@ -1,5 +1,5 @@
 /** The drawn pages' projects, sandboxes and settings, for developing in a plain browser and for tests. */
-import type { Agent, Credential, DoctorReport, NewSandboxDefaults, Project, Sandbox, SandboxDetails, Settings } from "../bindings";
+import type { Agent, Credential, DoctorReport, Machine, NewSandboxDefaults, Project, Sandbox, SandboxDetails, Settings } from "../bindings";
 import { opened } from "./work";
 
 const MINUTE = 60_000;
@@ -90,12 +90,18 @@ export const credentials = (): Credential[] => [
   { kind: "compatible_key", name: "Key of an OpenAI-compatible server", isSet: false, lastFour: null, isSessionOnly: false, usedBy: ["codex", "opencode", "pi"] },
   { kind: "github_token", name: "GitHub token", isSet: false, lastFour: null, isSessionOnly: false, usedBy: [] },
   { kind: "github_enterprise_token", name: "GitHub Enterprise token", isSet: false, lastFour: null, isSessionOnly: false, usedBy: [] },
+  { kind: "e2b_key", name: "E2B key", isSet: true, lastFour: "4d2e", isSessionOnly: false, usedBy: [] },
+];
+
+export const machines = (): Machine[] => [
+  { id: "i8casuv3or92nlrpmd0p", isPaused: false, template: "claude-code", since: new Date(Date.now() - 3 * HOUR).toISOString(), isOfAnother: false },
+  { id: "ik2b7p04tqx1c9e6ajw3", isPaused: true, template: "base", since: new Date(Date.now() - 2 * DAY).toISOString(), isOfAnother: true },
 ];
 
 export const settings = (): Settings => ({
   theme: "system", notifications: { creating: false, running: false, paused: true, killed: true, error: true },
   agents: { claude: { path: null, effort: "high", extraArguments: ["--add-dir", "/home/mara/shared notes"] } }, baseUrls: { compatible_key: "http://127.0.0.1:11434/v1" },
-  githubEnterpriseHost: null, quietAfterMinutes: 5, hasSeenCloseNotice: false,
+  githubEnterpriseHost: null, e2b: { domain: null, apiUrl: null, sandboxUrl: null, templates: { claude: "claude-code" } }, quietAfterMinutes: 5, hasSeenCloseNotice: false,
 });
 
 export const defaults = (): NewSandboxDefaults => ({ agent: "claude", provider: "local", timeoutMinutes: 15, memoryMb: 1024, cpus: 2, hostCpus: 16, network: "listed", allowedHosts: ["github.com", "packages.example.org"], baseBranch: "main", branches: ["main", "develop", "release/2.8"], onTimeout: "kill", branchPrefix: "courier/" });

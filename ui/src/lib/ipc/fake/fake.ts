@@ -20,6 +20,7 @@ export function createFake(parameters: URLSearchParams): Client {
   let sandboxes = scene === "empty" || scene === "first" ? [] : [...(scene === "agents" ? data.ofAgents() : []), ...data.sandboxes()];
   let credentials = data.credentials();
   let settings = data.settings();
+  let machines = data.machines();
   let projectSettings = work.projectSettings();
   const delivered = new Map<string, Partial<Delivery>>();
   const listeners = new Set<(change: Changed) => void>();
@@ -171,6 +172,9 @@ export function createFake(parameters: URLSearchParams): Client {
       for (const row of gone) await client.sandboxPurge(row.id);
       return gone.length;
     },
+    machineList: async () => (scene === "loading" ? never() : scene === "empty" ? [] : [...machines]),
+    machineDestroy: async (id) => ((machines = machines.filter((machine) => machine.id !== id)), null),
+    sandboxUsed: async (id) => (sandboxes.find((row) => row.id === id)?.provider === "e2b" ? { cpus: 2, cpuPercent: 61, memoryUsed: 782_000_000, memoryTotal: 2_147_483_648, diskUsed: 3_900_000_000, diskTotal: 10_737_418_240 } : null),
     storage: async () => (scene === "loading" ? never() : work.storage(sandboxes)),
     storageClean: async (ids) => work.storage(sandboxes).entries.filter(({ sandbox }) => ids.includes(sandbox)).reduce((all, { workspaceBytes }) => all + workspaceBytes, 0),
     projectSettings: async () => (scene === "loading" ? never() : projectSettings),
