@@ -190,9 +190,21 @@ impl Client {
         more: Headers<'_>,
         message: Value,
     ) -> anyhow::Result<Answer> {
+        self.patient_stream(sandbox, call, more, message, SILENCE).await
+    }
+
+    /// The same with another idea of silence.
+    pub(crate) async fn patient_stream(
+        &self,
+        sandbox: &Sandbox,
+        call: &str,
+        more: Headers<'_>,
+        message: Value,
+        silence: Duration,
+    ) -> anyhow::Result<Answer> {
         let headers = [&[("content-type", "application/connect+json")], more].concat();
         let path = format!("/process.Process/{call}");
-        let answer = self.within(sandbox, "POST", &path, &headers, framed(&message), SILENCE).await?;
+        let answer = self.within(sandbox, "POST", &path, &headers, framed(&message), silence).await?;
         answer.ok_or_else(|| anyhow::anyhow!("there was no answer"))
     }
 
