@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::client::{Client, End, PATIENCE, Sandbox, shell};
 
 async fn machine() -> (E2bServer, Client, Sandbox) {
-    let server = E2bServer::start(Options::default()).unwrap();
+    let server = E2bServer::start(Options::default()).expect("a server starts");
     let client = Client::of(&server);
     let sandbox = client.create().await;
     (server, client, sandbox)
