@@ -55,7 +55,7 @@ enum Task {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Installs the pinned agents that tests drive, and prints the variables by which tests find them.
+    /// Installs the pinned agents that tests drive, and the Python that judges, and prints the variables by which tests find them.
     Agents,
     /// Formatting, clippy, dependencies and the window's own checks: what runs before a push, but for the tests.
     Lint,
@@ -94,6 +94,9 @@ fn app(place: &Place, profile: Profile, arguments: &[String]) -> anyhow::Result<
 fn agents(place: &Place) -> anyhow::Result<ExitCode> {
     for agent in &agents::PINNED {
         println!("{}={}", agent.variable, agent.installed(place)?.display());
+    }
+    if let Some(python) = python::installed(place)? {
+        println!("{}={}", python::VARIABLE, python.display());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -112,9 +112,9 @@ impl Process {
     /// Kills everything within; on return nothing of it runs.
     pub(super) fn kill(&self) {
         self.first.signal(libc::SIGKILL);
-        // Bubblewrap ends once the namespace has. Should it not, its own end is the namespace's.
-        let mut monitor = held(&self.monitor);
-        _ = monitor.wait();
+        // Bubblewrap may have been killed before: its own end says nothing of the namespace's.
+        self.first.wait(PATIENCE);
+        _ = held(&self.monitor).wait(); // It has nothing left to wait for.
     }
 
     /// Waits until nothing runs within any more.

@@ -12,14 +12,19 @@ use crate::serving::held;
 pub enum Call {
     /// A sandbox is made.
     Create,
+    /// One sandbox is asked for.
     Get,
     /// One page of the list.
     List,
+    /// A sandbox is killed.
     Delete,
+    /// A sandbox is paused.
     Pause,
     /// Connected to, or resumed.
     Connect,
+    /// A sandbox's end is moved.
     SetTimeout,
+    /// What a sandbox uses is asked for.
     Metrics,
     /// The health of a machine's daemon.
     Health,
@@ -27,17 +32,27 @@ pub enum Call {
     Start,
     /// A process is followed that was started before.
     ConnectProcess,
+    /// The processes are listed.
     ListProcesses,
+    /// Something is written to a process.
     SendInput,
+    /// A process's input ends.
     CloseStdin,
+    /// A process is signalled.
     Signal,
     /// A terminal's size is changed.
     Update,
+    /// A file or folder is looked at.
     Stat,
+    /// A folder is made.
     MakeDir,
+    /// A file or folder is moved.
     Move,
+    /// A folder is listed.
     ListDir,
+    /// A file or folder is removed.
     Remove,
+    /// A folder is watched.
     WatchDir,
     /// A file is read.
     FilesGet,
@@ -88,14 +103,18 @@ impl Call {
 pub enum Occurrence {
     /// The first is 1.
     Nth(usize),
+    /// All of them.
     Every,
 }
 
 /// What a pause that fails has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PauseFailure {
+    /// Nothing.
     StillRunning,
+    /// All of it.
     Paused,
+    /// It has killed the machine.
     Lost,
 }
 
@@ -136,8 +155,11 @@ pub enum What {
 /// What goes wrong with which request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
+    /// The kind of request it befalls.
     pub on: Call,
+    /// Which of them.
     pub nth: Occurrence,
+    /// What happens to it.
     pub what: What,
 }
 

@@ -1,11 +1,6 @@
 //! All the processes of a machine, stopped and continued: from outside, by their namespace.
 
-use std::{
-    collections::BTreeSet,
-    fs, io,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{collections::BTreeSet, fs, io, path::PathBuf, time::Duration};
 
 use super::pidfd::PidFd;
 
@@ -14,7 +9,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The namespace of a machine's processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Namespace(PathBuf);
+pub(super) struct Namespace {
+    /// Its first process, which every other descends from, by the number we see.
+    first: u32,
+    link: PathBuf,
+}
 
 /// A process that was stopped before the machine was: it stays so. Its number and its start.
 type Stopped = (u32, u64);
@@ -32,20 +31,25 @@ pub(super) struct Member {
 }
 
 impl Namespace {
-    /// The namespace this process lives in.
-    pub(super) fn of(pid: u32) -> io::Result<Self> {
-        namespace(pid).map(Namespace)
+    /// The namespace this process is the first of.
+    pub(super) fn of(first: u32) -> io::Result<Self> {
+        Ok(Namespace { first, link: namespace(first)? })
     }
 
     fn has(&self, pid: u32) -> bool {
-        namespace(pid).is_ok_and(|found| found == self.0)
+        namespace(pid).is_ok_and(|found| found == self.link)
     }
 
-    /// Every process in it that has not ended.
+    /// Every process in it that has not ended. Who loses its parent while we look may be overlooked.
     pub(super) fn members(&self) -> Vec<Member> {
-        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        pids.filter(|pid| self.has(*pid)).filter_map(member).collect()
+        let (mut found, mut next) = (Vec::new(), vec![self.first]);
+        while let Some(pid) = next.pop() {
+            next.extend(children(pid));
+            if self.has(pid) {
+                found.extend(member(pid));
+            }
+        }
+        found
     }
 
     /// Stops every process, those too that are born meanwhile. Says which were stopped before.
@@ -53,11 +57,14 @@ impl Namespace {
         let before: BTreeSet<_> =
             self.members().iter().filter(|one| one.is_stopped()).map(|one| (one.pid, one.started)).collect();
         let deadline = tokio::time::Instant::now() + PATIENCE;
+        let mut is_sure = false;
         loop {
             let moving: Vec<_> = self.members().into_iter().filter(|member| !member.is_stopped()).collect();
-            if moving.is_empty() {
+            // Whom the first look overlooked has a parent that stays by the second.
+            if moving.is_empty() && is_sure {
                 return Ok(before);
             }
+            is_sure = moving.is_empty();
             for member in &moving {
                 self.signal(member.pid, libc::SIGSTOP);
             }
@@ -120,9 +127,15 @@ fn is_about_to_stop(pid: u32) -> bool {
     ["ShdPnd:", "SigPnd:"].into_iter().filter_map(pending).any(|signals| signals & bit != 0)
 }
 
+/// The children of a process, those of each of its threads.
+fn children(pid: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists.flat_map(|list| list.split_whitespace().filter_map(|child| child.parse().ok()).collect::<Vec<_>>()).collect()
+}
+
 /// The first process of the namespace that this one, bubblewrap, has made.
 pub(super) fn only_child(pid: u32) -> io::Result<u32> {
-    let children = fs::read_to_string(Path::new("/proc").join(format!("{pid}/task/{pid}/children")))?;
-    let first = children.split_whitespace().next().and_then(|child| child.parse().ok());
-    first.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "bubblewrap has no child"))
+    let child = children(pid).into_iter().next();
+    child.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "bubblewrap has no child"))
 }

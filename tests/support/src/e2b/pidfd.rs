@@ -3,6 +3,7 @@
 use std::{
     io,
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
+    time::Duration,
 };
 
 use tokio::io::{Interest, unix::AsyncFd};
@@ -27,6 +28,14 @@ impl PidFd {
     pub(super) fn signal(&self, signal: i32) {
         // SAFETY: the call takes numbers and no information about the signal.
         unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.0.as_raw_fd(), signal, std::ptr::null::<u8>(), 0) };
+    }
+
+    /// Waits until it has ended, on this thread and no longer than this.
+    pub(super) fn wait(&self, patience: Duration) {
+        let mut watched = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let patience = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
+        // SAFETY: the pointer is to one value of ours that outlives the call.
+        unsafe { libc::poll(&raw mut watched, 1, patience) };
     }
 
     /// Waits until it has ended.

@@ -22,6 +22,7 @@ const LARGEST: usize = 4 << 20;
 /// A request, as it came.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RequestSeen {
+    /// Its kind.
     pub call: Call,
     /// What it was answered with; nothing if it was not (yet).
     pub status: Option<u16>,

@@ -139,7 +139,7 @@ impl E2bServer {
 
 impl Drop for E2bServer {
     fn drop(&mut self) {
-        // Bubblewrap dies with the server's thread, and what was being made with its task.
+        // What is being made ends with its task, on the server's thread, and bubblewrap dies with the thread.
         self.serving = None;
         self.served.fleet.end();
         for entry in fs::read_dir(&self.root).into_iter().flatten().flatten() {

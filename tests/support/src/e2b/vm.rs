@@ -17,9 +17,11 @@ use crate::serving::held;
 /// How a machine stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
+    /// Its processes run.
     Running,
     /// On its way to be paused.
     Pausing,
+    /// Every process within is stopped.
     Paused,
 }
 
@@ -36,9 +38,13 @@ impl State {
 /// A living machine, as a test sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
+    /// As the service names it.
     pub id: String,
+    /// How it stands.
     pub state: State,
+    /// The name of its template.
     pub template: String,
+    /// What it was made with.
     pub metadata: BTreeMap<String, String>,
     /// Whether it is paused, not killed, when its time is over.
     pub auto_pause: bool,

@@ -45,7 +45,7 @@ impl Answer {
         while let Some(([flags, length @ ..], more)) = rest.split_first_chunk::<5>() {
             let length = u32::from_be_bytes(*length) as usize;
             let Some(text) = more.get(..length) else { break };
-            frames.push((*flags, serde_json::from_slice(text).unwrap()));
+            frames.push((*flags, serde_json::from_slice(text).expect("a frame holds JSON")));
             rest = &more[length..];
         }
         (frames, rest.len())
@@ -57,7 +57,7 @@ impl Answer {
             let data = value["event"]["data"].as_object()?.values().next()?.as_str()?.to_owned();
             STANDARD.decode(data).ok()
         });
-        String::from_utf8(pieces.flatten().collect()).unwrap()
+        String::from_utf8(pieces.flatten().collect()).expect("it prints text")
     }
 }
 
@@ -150,13 +150,14 @@ impl Client {
     }
 
     pub(crate) async fn create_with(&self, body: Value) -> Sandbox {
-        let answer = self.control("POST", "/v2/sandboxes", body).await.unwrap();
+        let answer = self.control("POST", "/v2/sandboxes", body).await.expect("the server answers");
         assert_eq!(answer.status, 201, "{}", answer.json());
         Sandbox::of(&answer.json())
     }
 
     pub(crate) async fn state(&self, sandbox: &Sandbox) -> Option<String> {
-        let answer = self.control("GET", &format!("/sandboxes/{}", sandbox.id), Value::Null).await.unwrap();
+        let answer =
+            self.control("GET", &format!("/sandboxes/{}", sandbox.id), Value::Null).await.expect("the server answers");
         answer.json()["state"].as_str().map(str::to_owned)
     }
 
@@ -190,9 +191,21 @@ impl Client {
         more: Headers<'_>,
         message: Value,
     ) -> anyhow::Result<Answer> {
+        self.patient_stream(sandbox, call, more, message, SILENCE).await
+    }
+
+    /// The same with another idea of silence.
+    pub(crate) async fn patient_stream(
+        &self,
+        sandbox: &Sandbox,
+        call: &str,
+        more: Headers<'_>,
+        message: Value,
+        silence: Duration,
+    ) -> anyhow::Result<Answer> {
         let headers = [&[("content-type", "application/connect+json")], more].concat();
         let path = format!("/process.Process/{call}");
-        let answer = self.within(sandbox, "POST", &path, &headers, framed(&message), SILENCE).await?;
+        let answer = self.within(sandbox, "POST", &path, &headers, framed(&message), silence).await?;
         answer.ok_or_else(|| anyhow::anyhow!("there was no answer"))
     }
 
@@ -204,7 +217,7 @@ impl Client {
 
 impl Sandbox {
     pub(crate) fn of(value: &Value) -> Self {
-        let text = |name: &str| value[name].as_str().unwrap().to_owned();
+        let text = |name: &str| value[name].as_str().expect("a sandbox has it").to_owned();
         Sandbox { id: text("sandboxID"), token: text("envdAccessToken") }
     }
 }
@@ -216,6 +229,6 @@ pub(crate) fn shell(line: &str) -> Value {
 
 fn framed(message: &Value) -> Bytes {
     let text = message.to_string();
-    let length = u32::try_from(text.len()).unwrap().to_be_bytes();
+    let length = u32::try_from(text.len()).expect("a message is short").to_be_bytes();
     [&[0], &length[..], text.as_bytes()].concat().into()
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::client::{Client, End, PATIENCE, Sandbox};
 
 fn server() -> (E2bServer, Client) {
-    let server = E2bServer::start(Options::default()).unwrap();
+    let server = E2bServer::start(Options::default()).expect("a server starts");
     let client = Client::of(&server);
     (server, client)
 }

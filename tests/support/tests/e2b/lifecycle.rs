@@ -20,7 +20,7 @@ const FORKING: &str =
 
 /// What runs in a machine, seen from outside: below bubblewrap, which names the machine's folder.
 fn within(folder: &std::path::Path) -> Vec<Process> {
-    let marker = folder.to_str().unwrap();
+    let marker = folder.to_str().expect("its path is text");
     let is_monitor = |process: &&Process| process.command.starts_with("bwrap ") && process.command.contains(marker);
     let all = processes::all();
     let found = all.iter().filter(is_monitor);
@@ -80,7 +80,7 @@ async fn a_pause_freezes_a_tree_that_forks_and_cuts_what_follows_it() {
 }
 
 async fn server_started(client: &Client, id: &str) -> Value {
-    client.control("GET", &format!("/sandboxes/{id}"), Value::Null).await.unwrap().json()["startedAt"].clone()
+    client.control("GET", &format!("/sandboxes/{id}"), Value::Null).await.expect("the server answers").json()["startedAt"].clone()
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! What a machine is within: its users, its processes, its files.
 
-use std::{os::unix::fs::MetadataExt, path::Path, time::Duration};
+use std::{os::unix::fs::MetadataExt, path::Path, time::Instant};
 
 use axum::body::{Body, Bytes};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::client::{Client, End, PATIENCE, Sandbox, shell};
 
 async fn machine() -> (E2bServer, Client, Sandbox) {
-    let server = E2bServer::start(Options::default()).unwrap();
+    let server = E2bServer::start(Options::default()).expect("a server starts");
     let client = Client::of(&server);
     let sandbox = client.create().await;
     (server, client, sandbox)
@@ -45,24 +45,16 @@ async fn root_and_the_ordinary_user_are_two() {
 #[tokio::test]
 async fn output_is_not_replayed_and_an_exit_is_remembered() {
     let (_server, client, sandbox) = machine().await;
-    let mut start = shell("echo early; sleep 0.7; echo late; exit 4");
+    let mut start = shell("echo early; until test -e go; do sleep 0.05; done; echo late; exit 4");
     start["tag"] = json!("tagged");
-    let headers = [("content-type", "application/connect+json")];
-    let text = start.to_string();
-    let frame = [&[0], &u32::try_from(text.len()).unwrap().to_be_bytes()[..], text.as_bytes()].concat();
-    let begun = client
-        .within(&sandbox, "POST", "/process.Process/Start", &headers, frame, Duration::from_millis(200))
-        .await
-        .unwrap();
-    assert_eq!(begun.unwrap().printed(), "early\n");
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    let begun = client.stream(&sandbox, "Start", &[], start).await.unwrap();
+    assert_eq!((begun.printed().as_str(), begun.end), ("early\n", End::Silent));
     let selector = json!({ "process": { "tag": "tagged" } });
     let joined = client.stream(&sandbox, "Connect", &[], selector.clone()).await.unwrap();
-    let joined = match joined.end {
-        End::Silent => client.stream(&sandbox, "Connect", &[], selector.clone()).await.unwrap(),
-        _ => joined,
-    };
-    assert!(!joined.printed().contains("early"), "nothing is said twice");
+    assert_eq!((joined.frames().0.len(), joined.end), (1, End::Silent), "the start, and nothing that was said before");
+    client.run(&sandbox, "touch go").await.unwrap();
+    let late = client.patient_stream(&sandbox, "Connect", &[], selector.clone(), PATIENCE).await.unwrap();
+    assert_eq!((late.printed().replace("late\n", "").as_str(), late.end), ("", End::Whole));
     let after = client.stream(&sandbox, "Connect", &[], selector.clone()).await.unwrap();
     let (frames, _) = after.frames();
     assert_eq!(frames[1].1["event"]["end"]["exitCode"], 4, "{frames:?}");
@@ -75,19 +67,16 @@ async fn output_is_not_replayed_and_an_exit_is_remembered() {
 #[tokio::test]
 async fn silence_is_broken_by_signs_of_life_and_by_the_deadline() {
     let (_server, client, sandbox) = machine().await;
-    let headers = [("keepalive-ping-interval", "1"), ("content-type", "application/connect+json")];
-    let headers = [&headers[..], &[("connect-timeout-ms", "1500")]].concat();
-    let text = shell("sleep 30").to_string();
-    let frame = [&[0], &u32::try_from(text.len()).unwrap().to_be_bytes()[..], text.as_bytes()].concat();
-    let answer = client.within(&sandbox, "POST", "/process.Process/Start", &headers, frame, PATIENCE).await.unwrap();
-    let (frames, _) = answer.unwrap().frames();
+    let headers = [("keepalive-ping-interval", "1"), ("connect-timeout-ms", "1500")];
+    let answer = client.patient_stream(&sandbox, "Start", &headers, shell("exec sleep 30"), PATIENCE).await.unwrap();
+    let (frames, _) = answer.frames();
     assert_eq!(frames[1].1, json!({ "event": { "keepalive": {} } }));
-    assert!(frames.len() == 3 || frames[2].1["event"]["end"].is_object(), "{frames:?}");
-    if frames.len() == 3 {
-        assert_eq!(frames[2].1["error"]["code"], "deadline_exceeded");
+    assert_eq!(frames.last().unwrap().1["error"]["code"], "deadline_exceeded", "{frames:?}");
+    let begun = Instant::now();
+    while client.call(&sandbox, "/process.Process/List", json!({})).await.unwrap().json() != json!({ "processes": [] })
+    {
+        assert!(begun.elapsed() < PATIENCE, "it is killed too");
     }
-    let listed = client.call(&sandbox, "/process.Process/List", json!({})).await.unwrap();
-    assert_eq!(listed.json(), json!({ "processes": [] }), "it was killed");
 }
 
 #[tokio::test]

@@ -90,10 +90,10 @@ impl Daemon {
             };
         }
         if let Some(name) = path.strip_prefix("/process.Process/") {
-            return rpc::process(&self.processes, &name.to_owned(), request).await;
+            return rpc::process(&self.processes, name, request).await;
         }
         if let Some(name) = path.strip_prefix("/filesystem.Filesystem/") {
-            return rpc::filesystem(&name.to_owned(), request).await;
+            return rpc::filesystem(name, request).await;
         }
         plain_error(404, "404 page not found")
     }

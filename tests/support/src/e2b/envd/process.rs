@@ -339,8 +339,8 @@ impl Processes {
         let known = held(&self.known);
         let is_meant = |running: &&Arc<Running>| even_ended || !running.is_over();
         let (found, name) = if let Some(tag) = selector["tag"].as_str() {
-            let tagged = known.values().filter(|running| running.tag.as_deref() == Some(tag));
-            (tagged.filter(is_meant).last(), format!("tag {tag}"))
+            let mut tagged = known.values().filter(|running| running.tag.as_deref() == Some(tag));
+            (tagged.rfind(is_meant), format!("tag {tag}"))
         } else {
             let pid = selector["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
             let pid = pid.ok_or_else(|| Refusal::invalid("no process was selected"))?;
