@@ -74,10 +74,6 @@ impl Cloud {
             }
         }
     }
-
-    pub fn folder(&self, id: &ProviderId) -> std::path::PathBuf {
-        self.server.machines().into_iter().find(|machine| machine.id == id.0).unwrap().folder
-    }
 }
 
 pub fn account(server: &E2bServer, installation: &str) -> Account {

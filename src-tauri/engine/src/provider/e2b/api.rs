@@ -150,11 +150,16 @@ impl Api {
                 query.extend(next.clone().map(|token| ("nextToken", token)));
                 let query: Vec<String> =
                     query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
-                Ok(self.request(Method::GET, &format!("/v2/sandboxes?{}", query.join("&"))))
+                self.request(Method::GET, &format!("/v2/sandboxes?{}", query.join("&")))
             };
-            let response = self.repeated(page).await?;
-            let token = response.headers().get("x-next-token").and_then(|token| token.to_str().ok()).map(str::to_owned);
-            let listed: Vec<Listed> = parsed(response).await?;
+            let page = &page;
+            let (listed, token): (Vec<Listed>, _) = again(move || async move {
+                let response = sent(page()).await?;
+                let token = response.headers().get("x-next-token").and_then(|token| token.to_str().ok());
+                let token = token.map(str::to_owned);
+                Ok((parsed(response).await?, token))
+            })
+            .await?;
             let is_empty = listed.is_empty();
             found.extend(listed);
             match token.filter(|token| !token.is_empty() && !is_empty && next.as_ref() != Some(token)) {
@@ -206,19 +211,13 @@ impl Api {
         &self,
         request: impl Fn() -> Result<RequestBuilder, Failure> + Sync,
     ) -> Result<T, Failure> {
-        parsed(self.repeated(request).await?).await
+        let request = &request;
+        again(move || async move { parsed(sent(request()?).await?).await }).await
     }
 
     async fn done(&self, request: impl Fn() -> Result<RequestBuilder, Failure> + Sync) -> Result<(), Failure> {
-        self.repeated(request).await.map(drop)
-    }
-
-    async fn repeated(
-        &self,
-        request: impl Fn() -> Result<RequestBuilder, Failure> + Sync,
-    ) -> Result<Response, Failure> {
         let request = &request;
-        again(move || async move { sent(request()?).await }).await
+        again(move || async move { sent(request()?).await.map(drop) }).await
     }
 }
 

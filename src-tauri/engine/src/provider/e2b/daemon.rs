@@ -161,24 +161,18 @@ impl Daemon {
         self.call("process.Process/CloseStdin", user, &json!({ "process": process })).await.map(drop)
     }
 
-    /// Runs a short command to its end.
-    pub(super) async fn run(
-        &self,
-        user: User,
-        argv: &[&str],
-        input: Option<&[u8]>,
-        limit: Duration,
-    ) -> Result<Printed, Failure> {
+    /// Runs a short command to its end, and again where that could not be heard: it must do no harm twice.
+    pub(super) async fn run_again(&self, user: User, argv: &[&str], limit: Duration) -> Result<Printed, Failure> {
+        again(|| self.run(user, argv, limit)).await
+    }
+
+    async fn run(&self, user: User, argv: &[&str], limit: Duration) -> Result<Printed, Failure> {
         let running = async {
-            let mut events = self.start(user, argv, input.is_some()).await?;
+            let mut events = self.start(user, argv, false).await?;
             let (mut out, mut err) = (Vec::new(), Vec::new());
             loop {
                 match events.next().await? {
-                    Some(Happened::Started { pid }) => {
-                        if let Some(input) = input {
-                            self.feed(user, pid, input).await?;
-                        }
-                    }
+                    Some(Happened::Started { .. }) => {}
                     Some(Happened::Out(bytes)) => keep(&mut out, &bytes),
                     Some(Happened::Err(bytes)) => keep(&mut err, &bytes),
                     Some(Happened::Ended(ended)) => return Ok(Printed { out, err, ended }),

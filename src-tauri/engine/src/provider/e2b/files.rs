@@ -39,8 +39,9 @@ pub(super) async fn send(daemon: &Daemon, from: &Path, to: &str, sent: &Progress
             break;
         }
     }
-    let script = r#"set -e; rm -f -- "$1"; cat -- "$1".parts/* >"$1.new"; mv -- "$1.new" "$1"; rm -rf -- "$1.parts""#;
-    let joined = daemon.run(User::Agent, &["/bin/sh", "-c", script, "join", to], None, JOIN).await?;
+    // Run again, since its answer was lost, it finds its own work.
+    let script = r#"set -e; if [ -d "$1.parts" ]; then cat -- "$1".parts/* >"$1.new"; mv -- "$1.new" "$1"; rm -rf -- "$1.parts"; fi"#;
+    let joined = daemon.run_again(User::Agent, &["/bin/sh", "-c", script, "join", to], JOIN).await?;
     if joined.ended.exited && joined.ended.exit_code == 0 && daemon.stat(to).await? == Some(total) {
         return Ok(());
     }

@@ -7,6 +7,7 @@ use courier_keeper::protocol::{Refusal, Request, Response, StartTurn, write_fram
 use tokio::time::timeout;
 
 use super::{
+    api::again,
     daemon::{Daemon, Happened, User},
     error::{Failure, Refusal as No},
 };
@@ -38,9 +39,9 @@ pub(super) async fn install(daemon: &Daemon, program: &Path) -> Result<(), Error
         parts += &format!(" {name}");
     }
     let script = format!(
-        "chmod 700 {FOLDER} && cat{parts} >{path}.new && chmod 755 {path}.new && mv {path}.new {path} && rm -f{parts}"
+        "[ -x {path} ] || {{ chmod 700 {FOLDER} && cat{parts} >{path}.new && chmod 755 {path}.new && mv {path}.new {path} && rm -f{parts}; }}"
     );
-    let done = daemon.run(User::Root, &["/bin/sh", "-c", &script], None, WORD).await?;
+    let done = daemon.run_again(User::Root, &["/bin/sh", "-c", &script], WORD).await?;
     if done.ended.exit_code == 0 && done.ended.exited {
         return Ok(());
     }
@@ -62,12 +63,16 @@ pub(super) async fn start(daemon: &Daemon, program: &str, turn: StartTurn, input
     write_frame(&mut frame, &Request::StartTurn(turn), input)
         .map_err(|source| Error::Io { what: "a turn".into(), source })?;
     let argv = [program, "guest", "start", FOLDER, WORKSPACE, User::Agent.name()];
-    let starting = async {
+    let starting = || async {
         let mut events = daemon.start(User::Root, &argv, true).await?;
         let (mut said, mut trouble) = (Vec::new(), Vec::new());
         loop {
             match events.next().await? {
-                Some(Happened::Started { pid }) => daemon.feed(User::Root, pid, &frame).await?,
+                Some(Happened::Started { pid }) => match daemon.feed(User::Root, pid, &frame).await {
+                    // It has heard enough, and is gone: what it says tells.
+                    Ok(()) | Err(Failure::NotFound) => {}
+                    Err(failure) => return Err(failure),
+                },
                 Some(Happened::Out(bytes)) => {
                     said.extend(bytes);
                     if said.ends_with(b"\n") {
@@ -88,8 +93,9 @@ pub(super) async fn start(daemon: &Daemon, program: &str, turn: StartTurn, input
             }
         }
     };
-    let said =
-        timeout(START, starting).await.map_err(|_| Error::Deadline { what: "starting the turn", limit: START })??;
+    let said = timeout(START, again(starting))
+        .await
+        .map_err(|_| Error::Deadline { what: "starting the turn", limit: START })??;
     match serde_json::from_slice(&said) {
         Ok(Response::Started { .. }) => Ok(()),
         _ => Err(told(&said)),
@@ -99,7 +105,7 @@ pub(super) async fn start(daemon: &Daemon, program: &str, turn: StartTurn, input
 /// Ends a turn: TERM and after a grace KILL, or at once.
 pub(super) async fn end(daemon: &Daemon, program: &str, turn: &str, grace: Duration) -> Result<(), Error> {
     let grace = grace.as_millis().to_string();
-    let done = daemon.run(User::Root, &[program, "guest", "end", FOLDER, turn, &grace], None, WORD).await?;
+    let done = daemon.run_again(User::Root, &[program, "guest", "end", FOLDER, turn, &grace], WORD).await?;
     match serde_json::from_slice(&done.out) {
         Ok(Response::Done) => Ok(()),
         Ok(Response::Refused { refusal: Refusal::NoSuchTurn, .. }) => Err(Error::NoSuchTurn),

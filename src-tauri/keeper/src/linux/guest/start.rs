@@ -37,6 +37,8 @@ use crate::{
 
 /// What an interrupted agent has between TERM and KILL.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long it may take to hear what to start, in seconds; a large prompt takes its time.
+const ASKING: u32 = 120;
 /// How often it is looked whether the output is over, once the leader is.
 const DRAINING: Duration = Duration::from_millis(50);
 
@@ -59,7 +61,12 @@ pub(super) fn start(folder: &Path, workspace: &str, user: &str) -> io::Result<()
     }
     sys::limit(libc::RLIMIT_CORE, sys::NO_CORE)?;
     let signals = signals()?;
+    // Whoever is to say what to start may be cut off while it does.
+    // SAFETY: a system call without pointers.
+    unsafe { libc::alarm(ASKING) };
     let (turn, body) = asked()?;
+    // SAFETY: as above.
+    unsafe { libc::alarm(0) };
     let user = User::of(user)?;
     spool::prepare(folder)?;
     if !spool::is_turn_id(&turn.turn) {
