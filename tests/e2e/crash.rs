@@ -1,8 +1,13 @@
 //! The app is killed in mid-turn. The agent goes on; on restart the sandbox is joined again, and every byte is there
 //! once.
 
-use crate::journey::{Journey, journey};
-use crate::store;
+use courier_test_support::processes;
+
+use crate::{
+    journey::{Journey, journey},
+    steps::saved_file,
+    store,
+};
 
 /// Numbered lines with all that is awkward: wide characters, no newline for a while, a line without an end.
 const SCRIPT: &str = r#"i=0
@@ -48,5 +53,37 @@ fn a_crash_of_the_app_loses_and_doubles_nothing() {
         app.see_text("row-output", "alive after the crash").await?;
         app.click("stop").await?;
         app.is("killed").await
+    });
+}
+
+/// The app goes in mid-turn, and while nobody looks the agent dies too: what it made until then is in the vault.
+#[test]
+fn an_agent_that_dies_while_the_app_is_gone_leaves_its_work() {
+    journey("crash-agent", async |journey: &mut Journey| {
+        let app = journey.open().await?;
+        app.open_sample().await?;
+        let sandbox = app.create_shell("echo work > work.txt; echo begun; sleep 1000").await?;
+        app.see_text("row-output", "begun").await?;
+        journey.kill9().await?;
+        let is_agents = |process: &processes::Process| process.command == "sleep 1000";
+        let keepers = journey.processes(&sandbox);
+        let inside = keepers.iter().flat_map(|keeper| processes::descendants(keeper.pid));
+        let agent: Vec<_> = inside.filter(is_agents).collect();
+        let shell =
+            agent.first().map(|sleep| processes::all().into_iter().filter(|one| one.pid == sleep.parent).collect());
+        let shells: Vec<processes::Process> = shell.unwrap_or_default();
+        assert_eq!(shells.len(), 1, "its shell runs: {agent:?}");
+        processes::kill(&shells[0]);
+
+        let app = journey.open().await?;
+        app.open_sandbox(&sandbox).await?;
+        app.see("row-ended").await?;
+        app.screenshot("1-the-agent-died").await?;
+        app.click("stop").await?;
+        app.is("killed").await?;
+        let data = journey.desktop.data();
+        assert_eq!(saved_file(&data, &sandbox, "turn-1", "work.txt")?, "work");
+        assert_eq!(saved_file(&data, &sandbox, "end", "work.txt")?, "work");
+        app.screenshot("2-ended").await
     });
 }

@@ -43,8 +43,13 @@ pub(crate) fn journey(name: &str, body: impl AsyncFnOnce(&mut Journey) -> anyhow
 impl Journey {
     /// Opens the app and waits until it is drawn.
     pub(crate) async fn open(&mut self) -> anyhow::Result<Rc<App>> {
+        self.open_with(&[]).await
+    }
+
+    /// The same with these variables on top of its environment.
+    pub(crate) async fn open_with(&mut self, environment: &[(&str, &str)]) -> anyhow::Result<Rc<App>> {
         let program = program("CODECOURIER_APP", "codecourier")?;
-        let app = self.open_program(&program, &[]).await?;
+        let app = self.launch(&program, &[], environment).await?;
         app.is_ready().await?;
         app.resize(1440, 900).await?;
         Ok(app)
@@ -52,8 +57,17 @@ impl Journey {
 
     /// Opens any program with a web view.
     pub(crate) async fn open_program(&mut self, program: &Path, arguments: &[&str]) -> anyhow::Result<Rc<App>> {
+        self.launch(program, arguments, &[]).await
+    }
+
+    async fn launch(
+        &mut self,
+        program: &Path,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> anyhow::Result<Rc<App>> {
         ensure!(self.app.is_none(), "the app is open");
-        let app = App::launch(&self.desktop, program, arguments, &[], &self.shots).await?;
+        let app = App::launch(&self.desktop, program, arguments, environment, &self.shots).await?;
         Ok(Rc::clone(self.app.insert(Rc::new(app))))
     }
 

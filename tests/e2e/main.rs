@@ -12,6 +12,7 @@ mod look;
 mod steps;
 mod store;
 
+mod agents;
 mod claude;
 mod crash;
 mod desktop;

@@ -16,6 +16,8 @@ use crate::{
 pub(crate) struct NewSandbox<'a> {
     pub(crate) prompt: &'a str,
     pub(crate) agent: Option<&'a str>,
+    /// One that the list may not have.
+    pub(crate) model: Option<&'a str>,
     pub(crate) minutes: Option<&'a str>,
     pub(crate) setup_script: Option<&'a str>,
 }
@@ -35,6 +37,13 @@ impl App {
         self.see("new-sandbox-dialog").await?;
         self.click(&format!("agent-{}", new.agent.unwrap_or("shell"))).await?;
         self.fill("prompt-input", new.prompt).await?;
+        if let Some(model) = new.model {
+            if self.look("model-input").await?.is_none() {
+                // As no model is called.
+                self.select("model-select", " other").await?;
+            }
+            self.fill("model-input", model).await?;
+        }
         if new.minutes.is_some() || new.setup_script.is_some() {
             if self.look("timeout-input").await?.is_none() {
                 self.click("more-toggle").await?;
@@ -195,6 +204,19 @@ impl Journey {
     pub(crate) fn workspace(&self, sandbox: &str) -> PathBuf {
         self.desktop.data().join("sandboxes").join(sandbox).join("workspace")
     }
+}
+
+/// A file of the sandbox's newest checkpoint of this name, as the vault has it.
+pub(crate) fn saved_file(
+    data: &std::path::Path,
+    sandbox: &str,
+    checkpoint: &str,
+    file: &str,
+) -> anyhow::Result<String> {
+    let projects = std::fs::read_dir(data.join("projects"))?.collect::<Result<Vec<_>, _>>()?;
+    let project = projects.first().context("there is a project")?;
+    let object = format!("refs/courier/{sandbox}/{checkpoint}:{file}");
+    courier_test_support::repositories::git(&project.path().join("vault.git"), &["show", &object])
 }
 
 /// The real Claude Code.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     journey::{Journey, journey},
-    steps::NewSandbox,
+    steps::{NewSandbox, saved_file},
     store,
 };
 
@@ -14,17 +14,22 @@ fn a_sandbox_ends_when_its_time_is_over() {
         let app = journey.open().await?;
         app.open_sample().await?;
         // One second, in minutes.
-        let new = NewSandbox { prompt: "echo begun; sleep 1000", minutes: Some("0.0167"), ..NewSandbox::default() };
+        let new = NewSandbox {
+            prompt: "echo first > work.txt; echo begun; sleep 1000",
+            minutes: Some("0.0167"),
+            ..NewSandbox::default()
+        };
         let sandbox = app.create(new).await?;
         app.is("killed").await?;
         app.screenshot("1-timed-out").await?;
         let data = journey.desktop.data();
         assert_eq!(store::last_transition(&data, &sandbox)?, ("killed".into(), Some("timed_out".into())));
         journey.nothing_runs(&sandbox, Duration::from_secs(10)).await?;
+        assert_eq!(saved_file(&data, &sandbox, "end", "work.txt")?, "first", "what it made is in the vault");
 
         // The same while the app is closed: its keeper ends it.
         let new = NewSandbox {
-            prompt: "trap '' TERM; echo begun; sleep 1000",
+            prompt: "trap '' TERM; echo second > work.txt; echo begun; sleep 1000",
             minutes: Some("0.2"),
             ..NewSandbox::default()
         };
@@ -40,6 +45,7 @@ fn a_sandbox_ends_when_its_time_is_over() {
         app.see_text("row-output", "begun").await?;
         app.screenshot("2-timed-out-while-closed").await?;
         assert_eq!(store::last_transition(&data, &sandbox)?, ("killed".into(), Some("timed_out".into())));
+        assert_eq!(saved_file(&data, &sandbox, "end", "work.txt")?, "second", "and so is this");
         Ok(())
     });
 }

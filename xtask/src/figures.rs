@@ -84,6 +84,12 @@ const PROOFS: &[Proof] = &[
         target: "engine",
         test: "prove::parsers::no_parser_falls_over_in_ten_minutes",
     },
+    Proof {
+        name: "e2b",
+        package: "courier-engine",
+        target: "engine",
+        test: "e2b::faults::prove_every_fault_at_every_request",
+    },
     Proof { name: "soak", package: "courier-test-support", target: "e2e", test: "soak::prove_soak" },
 ];
 

@@ -1,8 +1,7 @@
 //! Machines outlive the app, and none is paid for unseen: what is ours is joined or ended, what is not is never touched.
 
 use std::{
-    collections::HashMap,
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -142,7 +141,7 @@ async fn what_no_sandbox_owns_is_shown_and_ended_only_when_asked() {
     let cloud = Cloud::with(Options::default());
     let orphan = cloud.provision().await;
     // Somebody else's: not ours to see, or to touch.
-    let foreign = made_by_hand(&cloud.server, HashMap::new()).await;
+    let foreign = made_by_hand(&cloud.server);
     let Cloud { server, .. } = cloud;
     let sky = Sky::over(server).await;
     let own = sky.begin("sleep 600").await;
@@ -184,21 +183,18 @@ async fn a_sandbox_given_up_while_nobody_answers_is_ended_later() {
 }
 
 /// A machine without our mark.
-async fn made_by_hand(server: &E2bServer, metadata: HashMap<String, String>) -> String {
-    let body = serde_json::json!({ "templateID": "base", "timeout": 300, "metadata": metadata }).to_string();
-    let client = std::process::Command::new("curl")
-        .args([
-            "-sf",
-            "-X",
-            "POST",
-            "-H",
-            &format!("X-API-Key: {}", server.key()),
-            "-H",
-            "Content-Type: application/json",
-        ])
-        .args(["-d", &body, &format!("{}/sandboxes", server.url())])
-        .output()
-        .unwrap();
-    let made: serde_json::Value = serde_json::from_slice(&client.stdout).unwrap();
-    made["sandboxID"].as_str().unwrap().to_owned()
+fn made_by_hand(server: &E2bServer) -> String {
+    let body = r#"{"templateID":"base","timeout":300}"#;
+    let address = server.url().replace("http://", "");
+    let request = format!(
+        "POST /sandboxes HTTP/1.1\r\nHost: {address}\r\nX-API-Key: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        server.key(),
+        body.len()
+    );
+    let mut stream = std::net::TcpStream::connect(&address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (_, rest) = answer.split_once("\"sandboxID\":\"").unwrap_or_else(|| panic!("{answer}"));
+    rest.split('"').next().unwrap().to_owned()
 }

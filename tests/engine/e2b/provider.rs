@@ -125,7 +125,8 @@ async fn a_turn_is_followed_from_any_offset_and_keeps_its_secrets() {
     let missing = cloud.e2b.follow(&id, TurnId::fresh(), Offsets::default()).await;
     assert!(matches!(missing.err(), Some(Error::NoSuchTurn)));
     for word in [secret.expose(), cloud.server.key()] {
-        let found = std::process::Command::new("grep").args(["-rlF", word]).arg(cloud.server.root()).output().unwrap();
+        let root = cloud.server.root().display().to_string();
+        let found = processes::run("/usr/bin/grep".as_ref(), &["-rlF", word, &root]).unwrap();
         assert_eq!(String::from_utf8(found.stdout).unwrap(), "", "nothing of {word} is on a machine's disk");
     }
 }

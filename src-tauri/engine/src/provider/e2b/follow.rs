@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use courier_keeper::spool::{self, ExitRecord};
-use tokio::{sync::mpsc, task::JoinHandle};
+use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
     E2b,
@@ -35,20 +35,17 @@ const NO_SUCH_TURN: i32 = 4;
 #[derive(Debug)]
 pub(super) struct StreamFollower {
     events: mpsc::Receiver<Result<SpoolEvent, Error>>,
-    task: JoinHandle<()>,
+    /// The one task that reads; it ends with the follower.
+    _reading: JoinSet<()>,
 }
 
 impl StreamFollower {
     pub(super) fn new(e2b: E2b, id: ProviderId, turn: String, from: Offsets) -> Self {
         let (sender, events) = mpsc::channel(WAITING);
         let following = Following { e2b, id, turn, read: from, sender };
-        Self { events, task: tokio::spawn(following.run()) }
-    }
-}
-
-impl Drop for StreamFollower {
-    fn drop(&mut self) {
-        self.task.abort();
+        let mut reading = JoinSet::new();
+        reading.spawn(following.run());
+        Self { events, _reading: reading }
     }
 }
 

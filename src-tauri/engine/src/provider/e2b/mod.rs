@@ -158,7 +158,7 @@ impl E2b {
     }
 
     /// Lists what was listed long ago; one at a time, whoever asks.
-    async fn from_list(&self, id: &ProviderId) -> Result<Option<Presence>, Error> {
+    async fn as_listed(&self, id: &ProviderId) -> Result<Option<Presence>, Error> {
         let signed_in = self.signed_in()?;
         let mut listed = self.inner.listed.lock().await;
         let is_fresh = listed.as_ref().is_some_and(|(at, _)| at.elapsed() < FRESH);
@@ -348,7 +348,7 @@ impl Provider for E2b {
     }
 
     async fn inspect(&self, id: &ProviderId) -> Result<Presence, Error> {
-        match self.from_list(id).await? {
+        match self.as_listed(id).await? {
             Some(found) => Ok(found),
             // A list may be late; what it does not name is asked for by name before it counts as gone.
             None => self.presence(id).await,
