@@ -69,10 +69,11 @@ fn every_agent_has_its_conversation() {
         for Driven { agent, variable, credential, key, model, path } in &ALL {
             let program = program(variable, agent)?;
             app.save_agent_path(agent, &program.to_string_lossy()).await?;
-            app.save_setting(&format!("base-url-{credential}"), &format!("{}{path}", server.url())).await?;
             if app.look(&format!("key-last-four-{credential}")).await?.is_none() {
+                app.save_setting(&format!("base-url-{credential}"), &format!("{}{path}", server.url())).await?;
                 app.save_key(credential, key).await?;
             }
+            app.show_sandboxes().await?;
             let prompt = "Add a greeting in hello.txt and commit it [[scenario:happy]]";
             let new = NewSandbox { prompt, agent: Some(agent), model: *model, ..NewSandbox::default() };
             let id = app.create(new).await?;
