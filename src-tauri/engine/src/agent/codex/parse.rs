@@ -205,6 +205,13 @@ impl Events for CodexEvents {
         "Codex"
     }
 
+    /// It says of every turn that it reads its prompt, and where the app's data lies beneath a temporary folder that it does
+    /// without links to its helpers.
+    fn is_noise(line: &str) -> bool {
+        line.starts_with("WARNING: proceeding, even though we could not create PATH aliases")
+            || line.trim_end() == "Reading additional input from stdin..."
+    }
+
     fn line(&mut self, line: &str, page: &mut Page) -> bool {
         let Ok(line) = serde_json::from_str::<Line<'_>>(line) else { return false };
         match &*line.kind {

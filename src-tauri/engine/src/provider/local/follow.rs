@@ -46,7 +46,6 @@ pub(super) struct SpoolFollower {
     ticks: Ticks,
     /// When the keeper was last seen; `None`: it is gone, and what is there is all.
     keeper_seen: Option<Instant>,
-    /// Up to where the keeper was told to let the spool grow.
     /// Up to where the keeper has agreed to let it grow.
     allowed: Arc<AtomicU64>,
 }
