@@ -24,6 +24,10 @@ async fn empty(app: &App) -> anyhow::Result<()> {
     app.click("nav-settings").await?;
     app.see("settings").await?;
     app.screenshot_both("empty-settings").await?;
+    app.see("e2b-domain").await?;
+    let show = "document.querySelector('[data-testid=\"e2b-domain\"]').scrollIntoView({ block: 'start' })";
+    app.script(show, vec![]).await?;
+    app.screenshot_both("empty-settings-e2b").await?;
     app.click("nav-doctor").await?;
     app.see("doctor-check").await?;
     app.screenshot_both("doctor").await?;

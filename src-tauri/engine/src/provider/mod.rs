@@ -14,7 +14,7 @@ use std::{
 use async_trait::async_trait;
 
 use crate::{
-    agent::{Exit, KeyHeader, Process},
+    agent::{EnvValue, Exit, KeyHeader, Process},
     model::{NetworkMode, OnTimeout, ProviderKind, SandboxId, Stream, Timestamp, TurnId},
     secrets::Secret,
 };
@@ -120,6 +120,44 @@ pub struct Output {
     pub exit: Exit,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
+}
+
+/// How much of each stream of a short command is kept.
+const MOST_OUTPUT: usize = 16 << 20;
+
+impl Output {
+    /// All that a short command printed, once it has ended.
+    async fn of(follower: &mut dyn Follower) -> Result<Self, Error> {
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        loop {
+            match follower.next().await? {
+                SpoolEvent::Ended(exit) => return Ok(Self { exit, stdout, stderr }),
+                SpoolEvent::Bytes { stream, bytes } => {
+                    let kept: &mut Vec<u8> = match stream {
+                        Stream::Out => &mut stdout,
+                        Stream::Err => &mut stderr,
+                    };
+                    let room = MOST_OUTPUT.saturating_sub(kept.len()).min(bytes.len());
+                    kept.extend_from_slice(&bytes[..room]);
+                }
+            }
+        }
+    }
+}
+
+/// A process's variables as they are given to it, and every secret among them beside those that are known already: what
+/// must never reach its spool.
+fn exposed(process: &Process, secrets: &[Secret]) -> (Vec<(String, String)>, Vec<String>) {
+    let mut redact: Vec<String> = secrets.iter().map(|secret| secret.expose().to_owned()).collect();
+    let variable = |(name, value): &(String, EnvValue)| match value {
+        EnvValue::Plain(value) => (name.clone(), value.clone()),
+        EnvValue::Secret(secret) => {
+            redact.push(secret.expose().to_owned());
+            (name.clone(), secret.expose().to_owned())
+        }
+    };
+    let variables = process.env.iter().map(variable).collect();
+    (variables, redact)
 }
 
 /// Whether the limits hold by force or by good will.

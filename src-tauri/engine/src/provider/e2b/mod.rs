@@ -38,12 +38,12 @@ use self::{
     machine::{Machine, Machines},
 };
 use super::{
-    Error, Follower, Limits, Offsets, Output, Owned, Presence, Progress, Provider, ProviderId, Provision, SpoolEvent,
-    TurnSignal, TurnSpec, Used,
+    Error, Follower, Limits, Offsets, Output, Owned, Presence, Progress, Provider, ProviderId, Provision, TurnSignal,
+    TurnSpec, Used, exposed,
 };
 use crate::{
-    agent::{EnvValue, Process},
-    model::{NetworkMode, ProviderKind, SandboxId, Stream, TurnId},
+    agent::Process,
+    model::{NetworkMode, ProviderKind, SandboxId, TurnId},
     net,
     secrets::Secret,
 };
@@ -64,8 +64,6 @@ const FRESH: Duration = Duration::from_millis(900);
 const GRACE: Duration = Duration::from_secs(5);
 /// Whose machine it is, as a file inside: what was paused must come back as it was.
 const SENTINEL: &str = "sandbox";
-/// How much of each stream of a short command is kept.
-const MOST_OUTPUT: usize = 16 << 20;
 
 /// Makes sandboxes on E2B. Cloning it gives another handle to the same one.
 #[derive(Clone, Debug)]
@@ -250,15 +248,7 @@ impl E2b {
 
     async fn run_turn(&self, id: &ProviderId, turn: String, process: &Process, redact: &[Secret]) -> Result<(), Error> {
         let (machine, program) = (self.machine(id).await?, self.guest_path()?);
-        let mut redact: Vec<String> = redact.iter().map(|secret| secret.expose().to_owned()).collect();
-        let mut variable = |(name, value): &(String, EnvValue)| match value {
-            EnvValue::Plain(value) => (name.clone(), value.clone()),
-            EnvValue::Secret(secret) => {
-                redact.push(secret.expose().to_owned());
-                (name.clone(), secret.expose().to_owned())
-            }
-        };
-        let env = process.env.iter().map(&mut variable).collect();
+        let (env, redact) = exposed(process, redact);
         let turn = StartTurn { turn, argv: process.argv.clone(), env, redact, gateway: None };
         guest::start(&machine.daemon, &program, turn, &process.stdin).await
     }
@@ -449,20 +439,7 @@ impl Provider for E2b {
         let running = async {
             self.run_turn(id, turn.clone(), process, &[]).await?;
             let mut follower = StreamFollower::new(self.clone(), id.clone(), turn.clone(), Offsets::default());
-            let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-            loop {
-                match follower.next().await? {
-                    SpoolEvent::Ended(exit) => return Ok(Output { exit, stdout, stderr }),
-                    SpoolEvent::Bytes { stream, bytes } => {
-                        let kept: &mut Vec<u8> = match stream {
-                            Stream::Out => &mut stdout,
-                            Stream::Err => &mut stderr,
-                        };
-                        let room = MOST_OUTPUT.saturating_sub(kept.len());
-                        kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
-                    }
-                }
-            }
+            Output::of(&mut follower).await
         };
         match tokio::time::timeout(limit, running).await {
             Ok(output) => output,

@@ -33,11 +33,13 @@ use tokio::sync::OnceCell;
 pub use self::jail::{Jail, probe};
 use super::{
     Error, Follower, Gateway, Limits, Offsets, Output, Presence, Provider, ProviderId, Provision, TurnSignal, TurnSpec,
+    exposed,
 };
 use crate::{
-    agent::{EnvValue, KeyHeader, Process},
+    agent::{KeyHeader, Process},
     model::{NetworkMode, OnTimeout, ProviderKind, SandboxId, Timestamp, TurnId},
     process::install,
+    secrets::Secret,
 };
 
 /// How long an interrupted agent has between TERM and KILL.
@@ -198,8 +200,7 @@ impl Provider for Local {
         if self.is_started(id, turn.turn).await? {
             return Ok(());
         }
-        let secrets = turn.redact.iter().map(|secret| secret.expose().to_owned());
-        self.start(id, turn.turn.to_string(), &turn.process, secrets.collect(), turn.gateway.as_ref()).await
+        self.start(id, turn.turn.to_string(), &turn.process, &turn.redact, turn.gateway.as_ref()).await
     }
 
     async fn is_started(&self, id: &ProviderId, turn: TurnId) -> Result<bool, Error> {
@@ -241,18 +242,10 @@ impl Local {
         id: &ProviderId,
         turn: String,
         process: &Process,
-        secrets: Vec<String>,
+        secrets: &[Secret],
         gateway: Option<&Gateway>,
     ) -> Result<(), Error> {
-        let mut redact = secrets;
-        let mut variable = |(name, value): &(String, EnvValue)| match value {
-            EnvValue::Plain(value) => (name.clone(), value.clone()),
-            EnvValue::Secret(secret) => {
-                redact.push(secret.expose().to_owned());
-                (name.clone(), secret.expose().to_owned())
-            }
-        };
-        let env = process.env.iter().map(&mut variable).collect();
+        let (env, redact) = exposed(process, secrets);
         let gateway = gateway.map(|gateway| KeeperGateway {
             upstream: gateway.upstream.clone(),
             header: match gateway.header {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::*;
-use crate::{agent::Exit, model::Stream, provider::SpoolEvent, secrets::Secret};
+use crate::{agent::EnvValue, agent::Exit, model::Stream, provider::SpoolEvent, secrets::Secret};
 
 const KEY: &str = "sk-canary-0123456789";
 
