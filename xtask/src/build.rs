@@ -96,12 +96,21 @@ pub fn app(place: &Place, profile: Profile) -> anyhow::Result<Programs> {
 }
 
 /// Builds the programs beside the app alone; says where they are, by the variables that tell a bench.
-pub fn helpers(place: &Place, profile: Profile) -> anyhow::Result<[(&'static str, PathBuf); 2]> {
-    let packages = ["--package", "courier-keeper", "--package", "courier-checkpoint", "--bins"];
+pub fn helpers(place: &Place, profile: Profile) -> anyhow::Result<[(&'static str, PathBuf); 3]> {
+    let packages = [
+        "--package",
+        "courier-keeper",
+        "--package",
+        "courier-checkpoint",
+        "--package",
+        "courier-test-support",
+        "--bins",
+    ];
     let artifacts = build(place, &[&packages[..], profile.flag()].concat())?;
     Ok([
         (KEEPER_VARIABLE, program(&artifacts, "courier-keeper")?),
         (CHECKPOINT_VARIABLE, program(&artifacts, "courier-checkpoint")?),
+        (ENVD_VARIABLE, program(&artifacts, "e2b-envd")?),
     ])
 }
 

@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 
 use crate::{
+    agents,
     build::{self, Built, Profile, TestProgram},
     command::Run,
     place::Place,
@@ -49,6 +50,7 @@ const BENCHES: &[Bench] = &[
     engine("open"),
     engine("list"),
     engine("diff"),
+    engine("e2b"),
     Bench { name: "checkpoint", package: "courier-checkpoint", target: "checkpoint", how: How::Target },
     Bench { name: "gateway", package: "courier-keeper", target: "gateway", how: How::Target },
     Bench { name: "stream", package: "courier-test-support", target: "e2e", how: How::Journey("stream::prove_stream") },
@@ -101,10 +103,14 @@ pub fn bench(place: &Place, name: Option<&str>) -> anyhow::Result<ExitCode> {
         chosen.into_iter().partition(|bench| matches!(bench.how, How::Journey(_)));
     let mut is_good = true;
     if !targets.is_empty() {
+        // The official clients are the peers of what speaks their protocols.
+        ui::install_judges(place)?;
+        let [node, ..] = &agents::PINNED;
+        let node = (node.variable, node.installed(place)?);
         let helpers = build::helpers(place, Profile::Release)?;
         for bench in targets {
             let run = place.cargo().args(["bench", "--quiet", "--package", bench.package, "--bench", bench.target]);
-            let run = helpers.iter().fold(run, |run, (variable, program)| run.env(variable, program));
+            let run = helpers.iter().chain([&node]).fold(run, |run, (variable, program)| run.env(variable, program));
             is_good &= figures(run, bench.name)?;
         }
     }

@@ -168,6 +168,7 @@ impl Engine {
         }
         let supervisor = Supervisor::start(around.clone()).await?;
         jobs::start(&around, &supervisor);
+        machines::watch(&around, &supervisor);
         let reconciled = around.clone();
         around.tasks.spawn(async move {
             let shutdown = reconciled.shutdown.clone();

@@ -1,12 +1,14 @@
 //! Providers that make machines on an account: whose account it is, and which machines nobody owns any more.
 
+use std::{collections::HashMap, time::Duration};
+
 use uuid::Uuid;
 
 use super::{Engine, Error};
 use crate::{
-    model::ProviderKind,
+    model::{ProviderKind, SandboxId},
     provider::{Owned, ProviderId, Used},
-    sandbox::Surroundings,
+    sandbox::{Request, Supervisor, Surroundings},
     secrets::CredentialKind,
     settings::Settings,
     store::{self, jobs, sandboxes, settings},
@@ -14,6 +16,8 @@ use crate::{
 
 /// Under which the installation's id is stored.
 const INSTALLATION: &str = "installation";
+/// How often the machines are looked at.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A machine of the account that no sandbox owns: it may cost money for nothing.
 #[derive(Clone, Debug)]
@@ -81,6 +85,37 @@ pub(super) async fn reconcile(around: &Surroundings) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Looks every second how the machines are, with one question for all of them, and has those looked at closer that
+/// became something else without us: paused, ended or woken from outside.
+pub(super) fn watch(around: &Surroundings, supervisor: &Supervisor) {
+    let (watching, supervisor) = (around.clone(), supervisor.clone());
+    let Some(provider) = around.provider(ProviderKind::E2b) else { return };
+    around.tasks.spawn(async move {
+        let shutdown = watching.shutdown.clone();
+        let mut ticker = tokio::time::interval(LOOK);
+        ticker.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut known: HashMap<SandboxId, bool> = HashMap::new();
+        while shutdown.run_until_cancelled(ticker.tick()).await.is_some() {
+            let has_any = watching.store.read(|connection| sandboxes::has_live(connection, ProviderKind::E2b)).await;
+            if !has_any.unwrap_or(false) {
+                known.clear();
+                continue;
+            }
+            // Nobody knows, and everybody asks for themselves every few seconds.
+            let Some(Ok(owned)) = shutdown.run_until_cancelled(provider.owned()).await else { continue };
+            let of_this = owned.into_iter().filter(|machine| machine.is_of_this);
+            let found: HashMap<SandboxId, bool> =
+                of_this.filter_map(|machine| Some((machine.sandbox?, machine.is_paused))).collect();
+            for (sandbox, was_paused) in &known {
+                if found.get(sandbox) != Some(was_paused) {
+                    supervisor.tell(*sandbox, Request::Check).await;
+                }
+            }
+            known = found;
+        }
+    });
 }
 
 impl Engine {

@@ -318,6 +318,14 @@ pub fn live(connection: &Connection) -> Result<Vec<SandboxRow>, Error> {
     Ok(rows.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }
 
+/// Whether a provider has any of them.
+pub fn has_live(connection: &Connection, provider: ProviderKind) -> Result<bool, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM sandboxes WHERE status IN ('creating', 'running', 'paused') AND provider = :provider)",
+    )?;
+    Ok(statement.query_row(named_params! { ":provider": provider.code() }, |row| row.get(0))?)
+}
+
 /// A row, unless it holds what no sandbox can: one such row must not take all the others with it.
 pub(super) fn readable(row: &Row<'_>) -> Option<SandboxRow> {
     SandboxRow::try_from(row)
