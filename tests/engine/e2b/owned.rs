@@ -6,7 +6,11 @@ use std::{
     time::Duration,
 };
 
-use courier_engine::model::Status;
+use courier_engine::{
+    engine::CheckState,
+    model::Status,
+    secrets::{CredentialKind, Secret},
+};
 use courier_test_support::e2b::{E2bServer, Options};
 
 use super::{Sky, engine, provider::Cloud};
@@ -185,6 +189,24 @@ async fn a_sandbox_given_up_while_nobody_answers_is_ended_later() {
         assert!(begun.elapsed() < Duration::from_secs(150), "the machine is left");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_doctor_says_whether_the_account_can_be_used() {
+    let sky = Sky::new().await;
+    let account = async || {
+        let checks = sky.engine.doctor().await.unwrap().checks;
+        checks.into_iter().find(|check| check.id == "e2b").unwrap()
+    };
+    let found = account().await;
+    assert_eq!((found.state, found.found.as_str()), (CheckState::Ok, "it answers; machines of this app: 0"));
+    let kind = CredentialKind::E2bKey;
+    sky.engine.credential_set(kind, Secret::new("e2b_0000000000000000000000000000000000000000"), true).await.unwrap();
+    let found = account().await;
+    assert_eq!(found.state, CheckState::Failed, "{found:?}");
+    assert!(found.remedy.is_some_and(|remedy| remedy.contains("key")), "{}", found.found);
+    sky.engine.credential_remove(kind).await.unwrap();
+    assert_eq!(account().await.state, CheckState::NotFound);
 }
 
 /// A machine without our mark.

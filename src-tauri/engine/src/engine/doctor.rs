@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{Engine, Error};
 use crate::{
     agent::{self, Agent},
-    model::{AgentKind, Timestamp},
+    model::{AgentKind, ProviderKind, Timestamp},
     provider::{self, local},
     secrets::{self, CredentialKind},
     settings::Settings,
@@ -53,6 +53,7 @@ impl Engine {
         for agent in agent::agents().iter().filter(|agent| !agent.credentials().is_empty()) {
             checks.push(self.key(*agent, &settings).await);
         }
+        checks.extend(self.e2b().await);
         checks.push(self.data_folder());
         Ok(Report { checks, ran_at: self.around.clock.now() })
     }
@@ -150,6 +151,33 @@ impl Engine {
             looked_for: agent.credentials().iter().map(|kind| kind.name().to_owned()).collect(),
             remedy: credential.err().map(|error| error.remedy),
         }
+    }
+
+    /// Whether the account on which machines are made can be used, if there is one.
+    async fn e2b(&self) -> Option<Check> {
+        let provider = self.around.provider(ProviderKind::E2b)?;
+        let check = Check {
+            id: "e2b",
+            name: "E2B account".to_owned(),
+            state: CheckState::Ok,
+            found: String::new(),
+            looked_for: vec![CredentialKind::E2bKey.name().to_owned(), "whether the service takes it".to_owned()],
+            remedy: None,
+        };
+        if !matches!(self.around.host.stored(CredentialKind::E2bKey).await, Ok(Some(_))) {
+            let remedy = Some("Set one in the settings to make sandboxes in the cloud.".to_owned());
+            return Some(Check { state: CheckState::NotFound, found: "no key".to_owned(), remedy, ..check });
+        }
+        Some(match provider.owned().await {
+            Ok(machines) => Check { found: format!("it answers; machines of this app: {}", machines.len()), ..check },
+            Err(error) => {
+                let remedy = match &error {
+                    provider::Error::Refused { remedy, .. } => remedy.clone(),
+                    _ => "Check the network, and the addresses in the settings.".to_owned(),
+                };
+                Check { state: CheckState::Failed, found: error.to_string(), remedy: Some(remedy), ..check }
+            }
+        })
     }
 
     fn data_folder(&self) -> Check {
