@@ -3,8 +3,9 @@
 use super::Items;
 use crate::model::{Delta, Item, Stream};
 
-/// The longest text of one piece, in bytes.
-const MAX_PIECE: usize = 4 * 1024;
+/// The longest text of one piece, in bytes. While a piece grows the window makes its text anew with every picture, and a
+/// browser is slow to let go of what it was before: short pieces keep that small.
+const MAX_PIECE: usize = 1024;
 
 /// Cuts the two streams of a program into `Output` items.
 ///
@@ -148,10 +149,10 @@ mod tests {
     fn a_piece_ends_with_a_line_and_a_long_line_with_a_character() {
         let lines = format!("{}\n", "x".repeat(99)).repeat(100);
         let cut = pieces(&[(Stream::Out, lines.as_bytes())]);
-        assert_eq!(cut.iter().map(|(_, text)| text.len()).collect::<Vec<_>>(), [4000, 4000, 2000]);
+        assert_eq!(cut.iter().map(|(_, text)| text.len()).collect::<Vec<_>>(), [1000; 10]);
         let long = format!("short\n{}\nend", "ü".repeat(3000));
         let cut = pieces(&[(Stream::Out, long.as_bytes())]);
-        assert_eq!(cut.iter().map(|(_, text)| text.len()).collect::<Vec<_>>(), [6, 4096, 1908]);
+        assert_eq!(cut.iter().map(|(_, text)| text.len()).collect::<Vec<_>>(), [6, 1024, 1024, 1024, 1024, 1024, 884]);
         assert_eq!(cut.concat_text(), long);
     }
 
