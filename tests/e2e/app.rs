@@ -27,9 +27,17 @@ const STIR: &str = "const dot = document.createElement('div'); dot.setAttribute(
     if (turn > 40) { clearInterval(stirring); dot.remove(); } }, 50)";
 const POLL: Duration = Duration::from_millis(40);
 
+/// Where sandboxes are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ground {
+    Here,
+    E2b,
+}
+
 /// One launch of a program with a web view.
 #[derive(Debug)]
 pub(crate) struct App {
+    pub(crate) ground: Ground,
     client: Client,
     driver: Driver,
     program: PathBuf,
@@ -57,6 +65,7 @@ impl App {
     /// Starts `program` under a driver of its own.
     pub(crate) async fn launch(
         desktop: &Desktop,
+        ground: Ground,
         program: &Path,
         arguments: &[&str],
         environment: &[(&str, &str)],
@@ -72,7 +81,7 @@ impl App {
         let mut builder = ClientBuilder::new(HttpConnector::new());
         let connected = builder.capabilities(capabilities).connect(&driver.url()).await;
         let client = connected.with_context(|| format!("could not open {}:\n{}", program.display(), driver.log()))?;
-        Ok(App { client, driver, program: program.to_owned(), shots: shots.to_owned() })
+        Ok(App { ground, client, driver, program: program.to_owned(), shots: shots.to_owned() })
     }
 
     /// Waits until the window has drawn its first view.
@@ -82,6 +91,13 @@ impl App {
             Ok((self.script(script, vec![]).await? == "true").then_some(()))
         })
         .await
+    }
+
+    /// Begins anew in the same window.
+    pub(crate) async fn reload(&self) -> anyhow::Result<()> {
+        // The old page must not be taken for the new one.
+        self.script("delete document.documentElement.dataset.ready; location.reload()", vec![]).await?;
+        self.is_ready().await
     }
 
     pub(crate) async fn script(&self, script: &str, arguments: Vec<Value>) -> anyhow::Result<Value> {

@@ -6,7 +6,7 @@ use courier_test_support::{models::ModelServer, repositories::Repository};
 
 use crate::{
     app::App,
-    journey::{Journey, journey},
+    journey::{Journey, journey, journey_on_e2b},
     steps::{NewSandbox, claude_program},
     store,
 };
@@ -82,47 +82,61 @@ async fn fails(app: &App, picture: &str, cause: &str) -> anyhow::Result<()> {
 
 #[test]
 fn a_refused_key_fails_the_message_and_not_the_sandbox() {
-    journey("errors-key", async |journey: &mut Journey| {
-        let server = ModelServer::start()?;
-        let app = journey.open().await?;
-        app.open_sample().await?;
-        app.save_agent_path("claude", &claude_program()?.to_string_lossy()).await?;
-        app.save_setting("base-url-anthropic_key", &server.url_of("e401")).await?;
-        app.save_key("anthropic_key", "sk-ant-api03-refused-key-0000").await?;
-        app.show_sandboxes().await?;
-        let new = NewSandbox { prompt: "Do something", agent: Some("claude"), ..NewSandbox::default() };
-        let sandbox = app.create(new).await?;
-        app.see_that("row-error", "says cause and remedy", |seen| seen.text.lines().count() >= 2).await?;
-        app.is("running").await?;
-        app.screenshot("1-refused").await?;
-        let turns = store::turns(&journey.desktop.data(), &sandbox)?;
-        assert_eq!(turns[0].error_kind.as_deref(), Some("rejected_key"));
+    journey("errors-key", fails_the_message_alone);
+}
 
-        // The sandbox still takes a message, and a good answer ends well.
-        app.send("Once more [[scenario:text]]").await?;
-        app.see_text("row-text", "All done.").await?;
-        app.screenshot("2-once-more").await?;
-        app.click("stop").await?;
-        app.is("killed").await
-    });
+#[test]
+fn a_refused_key_fails_the_message_and_not_the_sandbox_on_e2b() {
+    journey_on_e2b("errors-key", fails_the_message_alone);
+}
+
+async fn fails_the_message_alone(journey: &mut Journey) -> anyhow::Result<()> {
+    let server = ModelServer::start()?;
+    let app = journey.open().await?;
+    app.open_sample().await?;
+    app.save_agent_path("claude", &claude_program()?.to_string_lossy()).await?;
+    app.save_setting("base-url-anthropic_key", &server.url_of("e401")).await?;
+    app.save_key("anthropic_key", "sk-ant-api03-refused-key-0000").await?;
+    app.show_sandboxes().await?;
+    let new = NewSandbox { prompt: "Do something", agent: Some("claude"), ..NewSandbox::default() };
+    let sandbox = app.create(new).await?;
+    app.see_that("row-error", "says cause and remedy", |seen| seen.text.lines().count() >= 2).await?;
+    app.is("running").await?;
+    app.screenshot("1-refused").await?;
+    let turns = store::turns(&journey.desktop.data(), &sandbox)?;
+    assert_eq!(turns[0].error_kind.as_deref(), Some("rejected_key"));
+
+    // The sandbox still takes a message, and a good answer ends well.
+    app.send("Once more [[scenario:text]]").await?;
+    app.see_text("row-text", "All done.").await?;
+    app.screenshot("2-once-more").await?;
+    app.click("stop").await?;
+    app.is("killed").await
 }
 
 #[test]
 fn a_sandbox_stopped_while_it_is_made_is_killed() {
-    journey("errors-creating", async |journey: &mut Journey| {
-        let app = journey.open().await?;
-        app.open_sample().await?;
-        let new = NewSandbox { prompt: "echo never", setup_script: Some("sleep 600"), ..NewSandbox::default() };
-        let sandbox = app.create(new).await?;
-        app.see_that("status-badge", "is creating", |seen| seen.attribute("data-status") == "creating").await?;
-        app.screenshot("1-creating").await?;
-        app.click("stop").await?;
-        app.is("killed").await?;
-        app.screenshot("2-stopped").await?;
-        journey.nothing_runs(&sandbox, Duration::from_secs(20)).await?;
-        let data = journey.desktop.data();
-        assert_eq!(store::last_transition(&data, &sandbox)?, ("killed".into(), Some("stopped".into())));
-        assert_eq!(store::turns(&data, &sandbox)?, [], "its first turn never began");
-        Ok(())
-    });
+    journey("errors-creating", is_killed_while_it_is_made);
+}
+
+#[test]
+fn a_sandbox_stopped_while_it_is_made_is_killed_on_e2b() {
+    journey_on_e2b("errors-creating", is_killed_while_it_is_made);
+}
+
+async fn is_killed_while_it_is_made(journey: &mut Journey) -> anyhow::Result<()> {
+    let app = journey.open().await?;
+    app.open_sample().await?;
+    let new = NewSandbox { prompt: "echo never", setup_script: Some("sleep 600"), ..NewSandbox::default() };
+    let sandbox = app.create(new).await?;
+    app.see_that("status-badge", "is creating", |seen| seen.attribute("data-status") == "creating").await?;
+    app.screenshot("1-creating").await?;
+    app.click("stop").await?;
+    app.is("killed").await?;
+    app.screenshot("2-stopped").await?;
+    journey.nothing_runs(&sandbox, Duration::from_secs(20)).await?;
+    let data = journey.desktop.data();
+    assert_eq!(store::last_transition(&data, &sandbox)?, ("killed".into(), Some("stopped".into())));
+    assert_eq!(store::turns(&data, &sandbox)?, [], "its first turn never began");
+    Ok(())
 }

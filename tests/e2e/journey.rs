@@ -8,26 +8,42 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use courier_test_support::desktop::Desktop;
+use courier_test_support::{desktop::Desktop, e2b::E2bServer};
 use futures_util::FutureExt;
 
-use crate::app::App;
+use crate::{
+    app::{App, Ground},
+    cloud,
+};
 
 /// One person's way through the window.
 #[derive(Debug)]
 pub(crate) struct Journey {
     pub(crate) desktop: Desktop,
+    /// Where the sandboxes' machines are, if they are not on this one.
+    pub(crate) cloud: Option<E2bServer>,
     shots: PathBuf,
     app: Option<Rc<App>>,
+    is_signed_in: bool,
 }
 
 /// Runs a journey to its end. A failure, however it comes, is photographed and explained first.
 pub(crate) fn journey(name: &str, body: impl AsyncFnOnce(&mut Journey) -> anyhow::Result<()>) {
+    run(name, None, body);
+}
+
+/// The same journey, whose sandboxes are on machines of an E2B-compatible server.
+pub(crate) fn journey_on_e2b(name: &str, body: impl AsyncFnOnce(&mut Journey) -> anyhow::Result<()>) {
+    let server = cloud::start().expect("an E2B-compatible server starts");
+    run(&format!("{name}-e2b"), Some(server), body);
+}
+
+fn run(name: &str, cloud: Option<E2bServer>, body: impl AsyncFnOnce(&mut Journey) -> anyhow::Result<()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be made");
     let shots = shots_folder().join(name);
     _ = fs::remove_dir_all(&shots); // Pictures of an earlier run would lie.
     let desktop = Desktop::start().expect("a desktop of one's own starts");
-    let mut journey = Journey { desktop, shots, app: None };
+    let mut journey = Journey { desktop, cloud, shots, app: None, is_signed_in: false };
     runtime.block_on(async {
         let outcome = AssertUnwindSafe(body(&mut journey)).catch_unwind().await;
         if !matches!(outcome, Ok(Ok(()))) {
@@ -52,6 +68,12 @@ impl Journey {
         let app = self.launch(&program, &[], environment).await?;
         app.is_ready().await?;
         app.resize(1440, 900).await?;
+        if let Some(server) = &self.cloud
+            && !self.is_signed_in
+        {
+            cloud::sign_in(&app, server).await?;
+            self.is_signed_in = true;
+        }
         Ok(app)
     }
 
@@ -67,7 +89,8 @@ impl Journey {
         environment: &[(&str, &str)],
     ) -> anyhow::Result<Rc<App>> {
         ensure!(self.app.is_none(), "the app is open");
-        let app = App::launch(&self.desktop, program, arguments, environment, &self.shots).await?;
+        let ground = if self.cloud.is_some() { Ground::E2b } else { Ground::Here };
+        let app = App::launch(&self.desktop, ground, program, arguments, environment, &self.shots).await?;
         Ok(Rc::clone(self.app.insert(Rc::new(app))))
     }
 

@@ -6,6 +6,7 @@
 #![cfg(target_os = "linux")]
 
 mod app;
+mod cloud;
 mod figures;
 mod journey;
 mod look;

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::Context;
-use courier_test_support::processes;
+use courier_test_support::{e2b::State, processes};
 
 use crate::{
     app::{App, DEADLINE},
@@ -36,6 +36,7 @@ impl App {
         self.click("new-sandbox").await?;
         self.see("new-sandbox-dialog").await?;
         self.click(&format!("agent-{}", new.agent.unwrap_or("shell"))).await?;
+        self.choose_ground().await?;
         self.fill("prompt-input", new.prompt).await?;
         if let Some(model) = new.model {
             if self.look("model-input").await?.is_none() {
@@ -161,7 +162,13 @@ impl App {
 }
 
 impl Journey {
-    /// Waits until what the keeper wrote down fulfils something.
+    /// What was written down where the agent runs.
+    pub(crate) fn spool(&self, sandbox: &str) -> anyhow::Result<Vec<u8>> {
+        let inside = self.machine(sandbox).map(|machine| machine.folder.join("var/lib/courier"));
+        store::spool(&inside.unwrap_or_else(|| self.folder(sandbox)))
+    }
+
+    /// Waits until what was written down there fulfils something.
     pub(crate) async fn spool_that(
         &self,
         sandbox: &str,
@@ -170,7 +177,7 @@ impl Journey {
     ) -> anyhow::Result<String> {
         let begun = std::time::Instant::now();
         loop {
-            let text = String::from_utf8_lossy(&store::spool(&self.desktop.data(), sandbox)?).into_owned();
+            let text = String::from_utf8_lossy(&self.spool(sandbox)?).into_owned();
             if holds(&text) {
                 return Ok(text);
             }
@@ -182,9 +189,18 @@ impl Journey {
         }
     }
 
-    /// The sandbox's processes, its keeper included.
+    /// The sandbox's folder on this machine.
+    fn folder(&self, sandbox: &str) -> PathBuf {
+        self.desktop.data().join("sandboxes").join(sandbox)
+    }
+
+    /// The sandbox's processes, with its keeper or all of its machine.
     pub(crate) fn processes(&self, sandbox: &str) -> Vec<processes::Process> {
-        let folder = self.desktop.data().join("sandboxes").join(sandbox);
+        let folder = match (&self.cloud, self.machine(sandbox)) {
+            (None, _) => self.folder(sandbox),
+            (Some(_), Some(machine)) => machine.folder,
+            (Some(_), None) => return vec![],
+        };
         processes::mentioning(&folder.to_string_lossy())
     }
 
@@ -201,8 +217,26 @@ impl Journey {
         }
     }
 
+    /// Waits until nothing of the sandbox costs anything more although the app is closed: its keeper has ended it, or its
+    /// provider has paused its machine, whose work is not saved yet.
+    pub(crate) async fn is_over(&self, sandbox: &str, deadline: Duration) -> anyhow::Result<()> {
+        let begun = std::time::Instant::now();
+        while self.cloud.is_some() {
+            let machine = self.machine(sandbox).context("it is not destroyed before its work is saved")?;
+            if machine.state == State::Paused {
+                return Ok(());
+            }
+            anyhow::ensure!(begun.elapsed() < deadline, "still running after {deadline:?}: {machine:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        self.nothing_runs(sandbox, deadline).await
+    }
+
     pub(crate) fn workspace(&self, sandbox: &str) -> PathBuf {
-        self.desktop.data().join("sandboxes").join(sandbox).join("workspace")
+        match self.machine(sandbox) {
+            Some(machine) => machine.folder.join("home/user/workspace"),
+            None => self.folder(sandbox).join("workspace"),
+        }
     }
 }
 

@@ -40,11 +40,11 @@ pub(crate) fn raw_log(data: &Path, sandbox: &str) -> anyhow::Result<Vec<u8>> {
     Ok(log)
 }
 
-/// The same as the keeper wrote it. Turns lie in folders named by their ids, which are ordered by time; short commands of
-/// the app's own lie beside them.
-pub(crate) fn spool(data: &Path, sandbox: &str) -> anyhow::Result<Vec<u8>> {
-    let turns = data.join("sandboxes").join(sandbox).join("turns");
-    let mut folders: Vec<_> = fs::read_dir(turns).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+/// The same as it was written down in the sandbox's folder, here or in its machine. Turns lie in folders named by their ids,
+/// which are ordered by time; short commands of the app's own lie beside them.
+pub(crate) fn spool(folder: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut folders: Vec<_> =
+        fs::read_dir(folder.join("turns")).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     folders.retain(|folder| !folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with("run-")));
     folders.sort();
     let outs = folders.iter().filter_map(|folder| fs::read(folder.join("out")).ok());

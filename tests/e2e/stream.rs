@@ -14,7 +14,7 @@ use serde::Deserialize;
 use crate::{
     app::{App, DEADLINE},
     figures::{figure, number, size, slope},
-    journey::{Journey, journey},
+    journey::{Journey, journey, journey_on_e2b},
     store,
 };
 
@@ -203,40 +203,47 @@ pub(crate) fn all_is_kept(journey: &Journey, sandbox: &str, lines: u64) -> anyho
 
 #[test]
 fn a_fast_agent_is_followed_and_a_reader_further_up_is_left_alone() {
-    journey("stream", async |journey: &mut Journey| {
-        let app = journey.open().await?;
-        app.open_sample().await?;
-        let (_, seen) = watch(journey, &app, 1_000, 3).await?;
-        ensure!(seen.lags.len() > 100, "the page was watched: {} samples", seen.lags.len());
-        app.screenshot("1-followed").await?;
+    journey("stream", is_followed);
+}
 
-        let sandbox = app.create_shell(&printing(2_000, 12)).await?;
-        app.see_text("row-output", "line 0002").await?;
-        app.script("document.querySelector('[data-testid=\"conversation\"]').scrollTop -= 6000", vec![]).await?;
-        app.see("newest").await?;
-        let place = app.script(AT_THE_TOP, vec![]).await?;
-        ensure!(place.is_array(), "lines are where the reader looks");
-        journey.spool_that(&sandbox, "the agent prints on", |text| text.contains("line 0016")).await?;
-        ensure!(app.script(AT_THE_TOP, vec![]).await? == place, "what the reader looks at has not moved from {place}");
-        app.screenshot("2-read-further-up").await?;
-        app.click("newest").await?;
-        app.see("row-ended").await?;
-        app.see_text("row-output", "line 0024000 ").await?;
-        let drawn: Vec<u64> = serde_json::from_value(app.script(DRAWN, vec![]).await?)?;
-        ensure!(drawn.last() == Some(&24_000) && drawn.windows(2).all(|pair| pair[1] == pair[0] + 1), "{drawn:?}");
-        // Further up still is what scrolled past, loaded again.
-        for _ in 0..200 {
-            app.script("document.querySelector('[data-testid=\"conversation\"]').scrollTop -= 20000", vec![]).await?;
-            if app.look("row-message").await?.is_some() {
-                break;
-            }
+#[test]
+fn a_fast_agent_is_followed_and_a_reader_further_up_is_left_alone_on_e2b() {
+    journey_on_e2b("stream", is_followed);
+}
+
+async fn is_followed(journey: &mut Journey) -> anyhow::Result<()> {
+    let app = journey.open().await?;
+    app.open_sample().await?;
+    let (_, seen) = watch(journey, &app, 1_000, 3).await?;
+    ensure!(seen.lags.len() > 100, "the page was watched: {} samples", seen.lags.len());
+    app.screenshot("1-followed").await?;
+
+    let sandbox = app.create_shell(&printing(2_000, 12)).await?;
+    app.see_text("row-output", "line 0002").await?;
+    app.script("document.querySelector('[data-testid=\"conversation\"]').scrollTop -= 6000", vec![]).await?;
+    app.see("newest").await?;
+    let place = app.script(AT_THE_TOP, vec![]).await?;
+    ensure!(place.is_array(), "lines are where the reader looks");
+    journey.spool_that(&sandbox, "the agent prints on", |text| text.contains("line 0016")).await?;
+    ensure!(app.script(AT_THE_TOP, vec![]).await? == place, "what the reader looks at has not moved from {place}");
+    app.screenshot("2-read-further-up").await?;
+    app.click("newest").await?;
+    app.see("row-ended").await?;
+    app.see_text("row-output", "line 0024000 ").await?;
+    let drawn: Vec<u64> = serde_json::from_value(app.script(DRAWN, vec![]).await?)?;
+    ensure!(drawn.last() == Some(&24_000) && drawn.windows(2).all(|pair| pair[1] == pair[0] + 1), "{drawn:?}");
+    // Further up still is what scrolled past, loaded again.
+    for _ in 0..200 {
+        app.script("document.querySelector('[data-testid=\"conversation\"]').scrollTop -= 20000", vec![]).await?;
+        if app.look("row-message").await?.is_some() {
+            break;
         }
-        app.see("row-message").await?;
-        let drawn: Vec<u64> = serde_json::from_value(app.script(DRAWN, vec![]).await?)?;
-        ensure!(drawn.first() == Some(&1) && drawn.windows(2).all(|pair| pair[1] == pair[0] + 1), "{drawn:?}");
-        app.screenshot("3-from-the-beginning").await?;
-        all_is_kept(journey, &sandbox, 24_000)
-    });
+    }
+    app.see("row-message").await?;
+    let drawn: Vec<u64> = serde_json::from_value(app.script(DRAWN, vec![]).await?)?;
+    ensure!(drawn.first() == Some(&1) && drawn.windows(2).all(|pair| pair[1] == pair[0] + 1), "{drawn:?}");
+    app.screenshot("3-from-the-beginning").await?;
+    all_is_kept(journey, &sandbox, 24_000)
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::{
     app::{App, Theme},
-    journey::{Journey, journey},
+    journey::{Journey, journey, journey_on_e2b},
     steps::NewSandbox,
 };
 
@@ -14,6 +14,36 @@ fn every_view_has_its_picture() {
         full(&app).await?;
         failing(&app).await?;
         narrow(&app).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn what_only_e2b_has_has_its_picture() {
+    journey_on_e2b("views", async |journey: &mut Journey| {
+        let app = journey.open().await?;
+        app.open_sample().await?;
+        app.click("new-sandbox").await?;
+        app.see("new-sandbox-dialog").await?;
+        app.choose_ground().await?;
+        app.click("more-toggle").await?;
+        app.see("timeout-input").await?;
+        app.screenshot_both("dialog").await?;
+        app.close_dialog().await?;
+        app.create_shell("echo begun; sleep 1000").await?;
+        app.see_text("row-output", "begun").await?;
+        app.see("resources").await?;
+        app.screenshot_both("page").await?;
+        app.click("nav-settings").await?;
+        let show = "document.querySelector('[data-testid=\"e2b-domain\"]').scrollIntoView({ block: 'start' })";
+        app.see("e2b-domain").await?;
+        app.script(show, vec![]).await?;
+        app.screenshot_both("settings").await?;
+        // Nobody answers there.
+        app.save_setting("e2b-apiUrl", "http://127.0.0.1:9").await?;
+        app.click("nav-doctor").await?;
+        app.see("[data-testid=\"doctor-check\"][data-id=\"e2b\"][data-state=\"failed\"]").await?;
+        app.screenshot_both("doctor-failing").await?;
         Ok(())
     });
 }
@@ -44,8 +74,7 @@ async fn empty(app: &App) -> anyhow::Result<()> {
 
 async fn full(app: &App) -> anyhow::Result<()> {
     // The first start is where nothing is, whatever was looked at before.
-    app.script("location.reload()", vec![]).await?;
-    app.is_ready().await?;
+    app.reload().await?;
     app.open_sample().await?;
     app.screenshot_both("empty-list").await?;
 
