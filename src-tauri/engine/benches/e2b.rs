@@ -20,9 +20,9 @@ use std::{
 
 use courier_engine::{
     agent::Process,
-    engine::{Config, Engine, NewSandbox},
+    engine::{Config, Engine, NewSandbox, SendHow},
     host::{Host, Person},
-    model::{AgentKind, NetworkMode, OnTimeout, ProviderKind, SandboxId, SystemClock, TurnId},
+    model::{AgentKind, NetworkMode, OnTimeout, ProviderKind, SandboxId, Status, SystemClock, TurnId},
     provider::{
         Offsets, Provider, ProviderId, Provision, SpoolEvent, TurnSpec,
         e2b::{Account, E2b},
@@ -45,7 +45,9 @@ const FEW: usize = 20;
 /// For how long they are watched.
 const WATCHED: Duration = Duration::from_secs(20);
 /// 20 lines a second, without a program for each.
-const PRINTS: &str = "exec {never}<> <(:); for i in $(seq 900); do echo line $i; read -t 0.05 -u $never; done; true";
+const PRINTS: &str =
+    "exec {never}<> <(:); for i in $(seq 1200); do echo line $i; read -t 0.05 -u $never; done; echo made > made.txt";
+const LINES: u32 = 1200;
 
 /// A server in a process of its own, so that nothing of it counts as ours.
 struct Server {
@@ -135,6 +137,8 @@ impl Drop for Official {
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<(), Failure> {
+    // What goes wrong meanwhile is seen.
+    tracing_subscriber::fmt().with_env_filter("warn").with_writer(std::io::stderr).init();
     lives().await?;
     let few = many(FEW, "few").await?;
     let many = many(MANY, "many").await?;
@@ -204,8 +208,15 @@ async fn many(count: usize, name: &str) -> Result<f64, Failure> {
     let project = engine.project_add(&repository.path().display().to_string(), None).await?.id;
     let mut ids = Vec::new();
     for _ in 0..count {
-        let new = NewSandbox { provider: ProviderKind::E2b, ..NewSandbox::of(project, AgentKind::Shell, PRINTS) };
+        let new = NewSandbox { provider: ProviderKind::E2b, ..NewSandbox::of(project, AgentKind::Shell, "true") };
         ids.push(engine.sandbox_create(new).await?.id);
+    }
+    for id in &ids {
+        until(&engine, *id, |row| row.lifecycle.status == Status::Running && !row.is_working && row.queued == 0)
+            .await?;
+    }
+    for id in &ids {
+        engine.sandbox_send(*id, PRINTS, SendHow::Queue).await?;
     }
     for id in &ids {
         until(&engine, *id, |row| row.is_working).await?;
@@ -215,7 +226,8 @@ async fn many(count: usize, name: &str) -> Result<f64, Failure> {
     let share = (own_processor_time()? - before).as_secs_f64() / begin.elapsed().as_secs_f64();
     let memory = processes::resident(std::process::id())? as f64 / 1e6;
     for id in &ids {
-        until(&engine, *id, |row| !row.is_working).await?;
+        until(&engine, *id, |row| !row.is_working && row.queued == 0).await?;
+        saved(&engine, *id).await?;
     }
     let mut lost = 0;
     for id in &ids {
@@ -228,7 +240,7 @@ async fn many(count: usize, name: &str) -> Result<f64, Failure> {
             bytes.extend(page.bytes);
             cursor = page.next;
         }
-        let expected: String = (1..=900).map(|number| format!("line {number}\n")).collect();
+        let expected: String = (1..=LINES).map(|number| format!("line {number}\n")).collect();
         lost += usize::from(bytes != expected.as_bytes());
     }
     let row = engine.sandbox_get(ids[0]).await?;
@@ -247,6 +259,15 @@ async fn many(count: usize, name: &str) -> Result<f64, Failure> {
     }
     engine.shutdown().await;
     Ok(share * 100.0 / count as f64)
+}
+
+/// Waits until what the second turn made is saved: meanwhile that is what asks the machine.
+async fn saved(engine: &Engine, id: SandboxId) -> Result<(), Failure> {
+    let mut changes = engine.feed().changes();
+    while !engine.sandbox_checkpoints(id).await?.iter().any(|checkpoint| checkpoint.turn == Some(2)) {
+        _ = changes.recv().await;
+    }
+    Ok(())
 }
 
 async fn until(

@@ -209,6 +209,30 @@ async fn the_doctor_says_whether_the_account_can_be_used() {
     assert_eq!(account().await.state, CheckState::NotFound);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn turns_that_end_at_the_same_moment_are_all_saved() {
+    let sky = Sky::new().await;
+    let mut ids = Vec::new();
+    for _ in 0..12 {
+        ids.push(sky.begin("true").await);
+    }
+    for id in &ids {
+        sky.idle(*id).await;
+    }
+    let moment = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() + 6;
+    for id in &ids {
+        sky.tell(*id, &format!("while [ $(date +%s) -lt {moment} ]; do sleep 0.05; done; echo made > made.txt")).await;
+    }
+    for id in &ids {
+        sky.idle(*id).await;
+        eventually("a checkpoint of the second turn", async || {
+            let checkpoints = sky.engine.sandbox_checkpoints(*id).await.unwrap();
+            checkpoints.iter().any(|checkpoint| checkpoint.turn == Some(2)).then_some(())
+        })
+        .await;
+    }
+}
+
 /// A machine without our mark.
 fn made_by_hand(server: &E2bServer) -> String {
     let body = r#"{"templateID":"base","timeout":300}"#;

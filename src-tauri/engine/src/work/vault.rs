@@ -282,6 +282,11 @@ mod tests {
         fs::write(neighbours.join("head.lock"), "").unwrap();
         bench.vault.write_for(sandbox, set).unwrap();
         assert!(neighbours.join("head.lock").exists(), "that one may be in use");
+        let incoming = bench.vault.path().join("incoming-refs-courier-another");
+        fs::create_dir(&incoming).unwrap();
+        fs::write(incoming.join("config.lock"), "").unwrap();
+        bench.vault.write(set).unwrap();
+        assert!(incoming.join("config.lock").exists(), "somebody makes a place for what comes in");
     }
 
     #[test]

@@ -38,22 +38,32 @@ impl Writer {
     pub fn begin(&self) -> Writing<'_> {
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let spared = self.spared.map(|spared| self.path.join(spared));
-        remove_locks(&self.path, spared.as_deref());
+        remove_locks_beside(&self.path);
+        remove_locks(&self.path.join("refs"), spared.as_deref());
         Writing { _turn: turn }
     }
 }
 
-/// Removes Git's lock files (`HEAD.lock`, `refs/heads/main.lock`; no reference's name ends so). What cannot be removed is
+/// Removes Git's lock files of references (`refs/heads/main.lock`; no reference's name ends so). What cannot be removed is
 /// named by the write it hinders.
 pub(super) fn remove_locks(folder: &Path, spared: Option<&Path>) {
+    remove_locks_beside(folder);
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let (name, path) = (entry.file_name(), entry.path());
-        match entry.file_type() {
-            Ok(kind) if kind.is_dir() && name != "objects" && spared != Some(&path) => remove_locks(&path, spared),
-            Ok(kind) if kind.is_file() && path.extension().is_some_and(|extension| extension == "lock") => {
-                _ = std::fs::remove_file(&path);
-            }
-            _ => {}
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) && spared != Some(&path) {
+            remove_locks(&path, spared);
+        }
+    }
+}
+
+/// The same of a folder's own files alone (`HEAD.lock`, `packed-refs.lock`): what comes in has a folder of its own beside
+/// them, whose locks are somebody's.
+fn remove_locks_beside(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_lock = path.extension().is_some_and(|extension| extension == "lock");
+        if is_lock && entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            _ = std::fs::remove_file(&path);
         }
     }
 }

@@ -469,11 +469,16 @@ impl Provider for E2b {
 
     async fn owned(&self) -> Result<Vec<Owned>, Error> {
         let signed_in = self.signed_in()?;
+        let is_of_this = |listed: &Listed| listed.metadata.get(INSTALLATION) == Some(&signed_in.account.installation);
+        // Held meanwhile: what is done to a machine while it is listed makes the list worthless.
+        let mut kept = self.inner.listed.lock().await;
         let all = signed_in.api.list(&[]).await?;
+        *kept = Some((Instant::now(), all.iter().filter(|listed| is_of_this(listed)).cloned().collect()));
+        drop(kept);
         let owned = all.into_iter().filter_map(|listed| {
             // Nobody's business: it is not ours.
             let sandbox = listed.metadata.get(SANDBOX)?.parse().ok();
-            let is_of_this = listed.metadata.get(INSTALLATION) == Some(&signed_in.account.installation);
+            let is_of_this = is_of_this(&listed);
             let is_paused = listed.state == State::Paused;
             let template = listed.alias.clone().unwrap_or_else(|| listed.template.clone());
             Some(Owned {
