@@ -47,7 +47,7 @@ pub(super) async fn provision(
         async move {
             let text = format!("{what}, step {number} of {steps}");
             // It is only shown: a database that is busy for a moment must not fail the sandbox.
-            if let Err(error) = store.write(move |tx| sandboxes::set_step(tx, id, Some(&text))).await {
+            if let Err(error) = store.write(move |tx| sandboxes::set_making(tx, id, &text)).await {
                 tracing::warn!(sandbox = %id, %error, "a step could not be recorded");
             }
         }
@@ -112,7 +112,7 @@ async fn provision_elsewhere(
         let text = format!("{what}, step {number} of {steps}");
         around.tasks.spawn(async move {
             // It is only shown.
-            if let Err(error) = store.write(move |tx| sandboxes::set_step(tx, id, Some(&text))).await {
+            if let Err(error) = store.write(move |tx| sandboxes::set_making(tx, id, &text)).await {
                 tracing::warn!(sandbox = %id, %error, "a step could not be recorded");
             }
         });

@@ -509,6 +509,17 @@ pub fn set_step(tx: &Tx<'_>, id: SandboxId, step: Option<&str>) -> Result<(), Er
     Ok(())
 }
 
+/// Says how far making the sandbox is; nothing once it is made, however late that is written.
+pub fn set_making(tx: &Tx<'_>, id: SandboxId, step: &str) -> Result<(), Error> {
+    let changed = tx
+        .prepare_cached("UPDATE sandboxes SET step = :step WHERE id = :id AND status = 'creating'")?
+        .execute(named_params! { ":id": id.to_string(), ":step": step })?;
+    if changed == 1 {
+        tx.changed(Change::Sandbox(id));
+    }
+    Ok(())
+}
+
 /// Sets the one line of what happens now.
 pub fn set_headline(tx: &Tx<'_>, id: SandboxId, headline: &str) -> Result<(), Error> {
     let changed = tx

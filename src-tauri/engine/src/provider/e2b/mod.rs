@@ -27,6 +27,7 @@ use std::{
 
 use async_trait::async_trait;
 use courier_keeper::{protocol::StartTurn, spool};
+use tokio::sync::Semaphore;
 
 pub use self::account::{Account, NoAddress};
 use self::{
@@ -60,6 +61,8 @@ const SETTLE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(300);
 /// How old a list of all machines may be that tells how one is.
 const FRESH: Duration = Duration::from_millis(900);
+/// How many files are on their way into machines at once.
+const UPLOADS: usize = 4;
 /// How long an interrupted agent has between TERM and KILL.
 const GRACE: Duration = Duration::from_secs(5);
 /// Whose machine it is, as a file inside: what was paused must come back as it was.
@@ -80,6 +83,8 @@ struct Inner {
     machines: Machines,
     /// Every machine of this installation, and when they were listed: one call for all sandboxes.
     listed: tokio::sync::Mutex<Option<(Instant, Vec<Listed>)>>,
+    /// Files on their way into machines: their parts are in memory.
+    uploads: Semaphore,
 }
 
 /// An account, and the way there.
@@ -99,6 +104,7 @@ impl E2b {
             signed_in: RwLock::new(None),
             machines: Machines::default(),
             listed: tokio::sync::Mutex::new(None),
+            uploads: Semaphore::new(UPLOADS),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -333,7 +339,10 @@ impl Provider for E2b {
         };
         let sentinel = format!("{FOLDER}/{SENTINEL}");
         machine.daemon.write(User::Root, &sentinel, spec.sandbox.to_string().as_bytes()).await?;
-        guest::install(&machine.daemon, &self.inner.guest).await?;
+        {
+            let _one_of_few = self.inner.uploads.acquire().await;
+            guest::install(&machine.daemon, &self.inner.guest).await?;
+        }
         Ok(id)
     }
 
@@ -459,6 +468,7 @@ impl Provider for E2b {
 
     async fn send_file(&self, id: &ProviderId, from: &Path, to: &str, sent: &Progress<'_>) -> Result<(), Error> {
         let machine = self.machine(id).await?;
+        let _one_of_few = self.inner.uploads.acquire().await;
         files::send(&machine.daemon, from, to, sent).await
     }
 

@@ -139,9 +139,26 @@ fn lines(old: &[u8], new: &[u8]) -> Result<(u32, u32), Error> {
     if old.is_empty() || new.is_empty() {
         return Ok((count(new), count(old)));
     }
+    let (old, new) = without_common_ends(old, new);
+    if old.is_empty() || new.is_empty() {
+        return Ok((count(new), count(old)));
+    }
     let mut options = DiffOptions::new();
     options.context_lines(0).force_text(true);
     let patch = Patch::from_buffers(old, None, new, None, Some(&mut options))?;
     let (_, added, deleted) = patch.line_stats()?;
     Ok((u32::try_from(added).unwrap_or(u32::MAX), u32::try_from(deleted).unwrap_or(u32::MAX)))
+}
+
+/// Both without the lines they begin with alike and those they end with alike: most of a changed file, which is then not
+/// compared line by line.
+fn without_common_ends<'a>(old: &'a [u8], new: &'a [u8]) -> (&'a [u8], &'a [u8]) {
+    let alike = old.iter().zip(new).take_while(|(one, other)| one == other).count();
+    let begin = old[..alike].iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+    let (old, new) = (&old[begin..], &new[begin..]);
+    let alike = old.iter().rev().zip(new.iter().rev()).take_while(|(one, other)| one == other).count();
+    // What ends alike begins with a whole line on both sides: after the first line's end among it.
+    let tail = &old[old.len() - alike..];
+    let end = tail.iter().position(|&byte| byte == b'\n').map_or(0, |end| tail.len() - end - 1);
+    (&old[..old.len() - end], &new[..new.len() - end])
 }
