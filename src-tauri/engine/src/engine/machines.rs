@@ -16,8 +16,8 @@ use crate::{
 
 /// Under which the installation's id is stored.
 const INSTALLATION: &str = "installation";
-/// How often the machines are looked at.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often the machines are looked at: what becomes of one from outside is seen within a second.
+const LOOK: Duration = Duration::from_millis(700);
 
 /// A machine of the account that no sandbox owns: it may cost money for nothing.
 #[derive(Clone, Debug)]
@@ -87,7 +87,7 @@ pub(super) async fn reconcile(around: &Surroundings) -> Result<(), Error> {
     Ok(())
 }
 
-/// Looks every second how the machines are, with one question for all of them, and has those looked at closer that
+/// Looks again and again how the machines are, with one question for all of them, and has those looked at closer that
 /// became something else without us: paused, ended or woken from outside.
 pub(super) fn watch(around: &Surroundings, supervisor: &Supervisor) {
     let (watching, supervisor) = (around.clone(), supervisor.clone());
