@@ -8,7 +8,7 @@ use std::{
 
 use courier_engine::{
     engine::CheckState,
-    model::Status,
+    model::{Clock, Status, SystemClock},
     secrets::{CredentialKind, Secret},
 };
 use courier_test_support::e2b::{E2bServer, Options};
@@ -219,7 +219,7 @@ async fn turns_that_end_at_the_same_moment_are_all_saved() {
     for id in &ids {
         sky.idle(*id).await;
     }
-    let moment = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() + 6;
+    let moment = SystemClock.now().millis() / 1000 + 6;
     for id in &ids {
         sky.tell(*id, &format!("while [ $(date +%s) -lt {moment} ]; do sleep 0.05; done; echo made > made.txt")).await;
     }
