@@ -68,6 +68,12 @@ async fn the_app_that_goes_away() {
     engine.shutdown().await;
 }
 
+/// How long the app is away: so many seconds, or as many as the size of a proof says.
+fn away(seconds: u64) -> Duration {
+    let size = std::env::var("COURIER_PROOF_SIZE").ok().and_then(|size| size.parse().ok());
+    Duration::from_secs(size.unwrap_or(seconds))
+}
+
 /// The engine opened again: every sandbox is there, and nothing it printed is missing.
 async fn all_is_there(mut sky: Sky) {
     sky.engine = engine(sky.home.path(), &sky.server.url(), sky.server.key()).await;
@@ -96,7 +102,7 @@ async fn an_app_that_is_killed_finds_every_machine_again() {
     app.kill().unwrap();
     app.wait().unwrap();
     // They print on while nobody listens.
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    tokio::time::sleep(away(4)).await;
     all_is_there(sky).await;
 }
 
@@ -108,8 +114,7 @@ async fn an_app_that_sleeps_goes_on_where_it_stopped() {
     let pid = i32::try_from(app.id()).unwrap();
     // SAFETY: a system call without pointers, to a child of ours.
     unsafe { libc::kill(pid, libc::SIGSTOP) };
-    let asleep = std::env::var("COURIER_PROOF_SIZE").ok().and_then(|size| size.parse().ok()).unwrap_or(6);
-    tokio::time::sleep(Duration::from_secs(asleep)).await;
+    tokio::time::sleep(away(6)).await;
     // SAFETY: as above.
     unsafe { libc::kill(pid, libc::SIGCONT) };
     tokio::time::sleep(Duration::from_secs(2)).await;
