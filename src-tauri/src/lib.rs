@@ -1,13 +1,13 @@
 //! The shell: window, tray and IPC around the engine. The only Rust that knows Tauri exists.
 
-#[cfg(target_os = "linux")]
-mod drawing;
 pub mod ipc;
 mod log;
 mod notify;
 mod plain;
 mod quit;
 mod tray;
+#[cfg(target_os = "linux")]
+mod web_view;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -22,7 +22,7 @@ const WINDOW: &str = "main";
 /// Starts the app and returns when it has quit.
 pub fn run() -> ExitCode {
     #[cfg(target_os = "linux")]
-    drawing::choose();
+    web_view::set_up();
     let surface = ipc::surface();
     let app = tauri::Builder::default()
         .plugin(tauri_plugin_single_instance::init(|app, _arguments, _directory| show(app)))
