@@ -256,6 +256,41 @@ fn many_files_are_counted_as_git_counts_them() {
     assert_counts(&bench, one, two);
 }
 
+#[test]
+fn lines_that_are_repeated_are_counted_as_git_counts_them() {
+    let bench = Bench::new();
+    let mut seed = 1_u64;
+    let mut below = |most: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(seed >> 33).unwrap() % most
+    };
+    let (mut old, mut new) = (Vec::new(), Vec::new());
+    for number in 0..400 {
+        let mut lines: Vec<String> = (0..20 + below(150))
+            .map(|line| if below(7) == 0 { "}".to_owned() } else { format!("{number} {line}") })
+            .collect();
+        old.push((format!("f{number}"), lines.join("\n") + "\n"));
+        for _ in 0..=below(4) {
+            let (from, most) = (below(lines.len()), [2, 8, 40][below(3)]);
+            let until = lines.len().min(from + below(most));
+            match below(4) {
+                0 => drop(lines.drain(from..until)),
+                1 => lines[from..until].iter_mut().filter(|line| *line != "}").for_each(|line| line.push('x')),
+                2 => drop(lines.splice(from..from, vec!["}".to_owned(); until - from])),
+                _ => lines[from..until].reverse(),
+            }
+            lines.push("last".to_owned());
+        }
+        new.push((format!("f{number}"), lines.join("\n") + ["", "\n"][below(2)]));
+    }
+    let [one, two] = [&old, &new].map(|files| -> Vec<(&str, Option<&str>)> {
+        files.iter().map(|(name, text)| (name.as_str(), Some(text.as_str()))).collect()
+    });
+    let one = bench.commit(&one, bench.base);
+    let two = bench.commit(&two, one);
+    assert_counts(&bench, one, two);
+}
+
 fn assert_counts(bench: &Bench, one: Oid, two: Oid) {
     let ours = bench.vault.changed_files(between(one, two), 10_000).unwrap();
     let sides = [one.to_string(), two.to_string()];
