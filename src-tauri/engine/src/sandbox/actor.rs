@@ -212,8 +212,9 @@ impl Actor {
                 biased;
                 () = shutdown.cancelled() => return self.detach().await,
                 Some(request) = self.inbox.recv() => self.answer(request).await?,
-                Some(done) = self.done.recv() => self.take(done).await?,
+                // Before what the provider says: a machine that its own clock has paused has run out of time.
                 () = at(self.expiry) => self.expire().await?,
+                Some(done) = self.done.recv() => self.take(done).await?,
                 () = at(self.ending.as_ref().and_then(Ending::due)) => self.ending_is_due().await?,
                 () = at(flush_at) => self.flush().await?,
                 event = self.turn.next() => self.spool(event).await?,
