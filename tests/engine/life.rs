@@ -1,17 +1,24 @@
 //! A sandbox's life through the engine: turns, queue, pause, stop, timeouts, and the app ending in between.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use courier_engine::{
     agent::Exit,
-    engine::{Code, NewSandbox, SendHow},
+    engine::{Code, Config, Engine, NewSandbox, SendHow},
     model::{Activity, AgentKind, Ending, ErrorKind, Item, Lifecycle, OnTimeout, Reason, Status},
-    provider::Presence,
+    provider::{Presence, Provider, ProviderId},
     store::SandboxRow,
 };
-use courier_test_support::trouble::{Call, Trouble};
+use courier_test_support::{
+    provider::FakeProvider,
+    trouble::{Call, Trouble},
+};
+use tempfile::TempDir;
 
-use crate::world::World;
+use crate::world::{Moved, World, config, eventually, until};
 
 fn is(status: Status) -> impl Fn(&SandboxRow) -> bool {
     move |row| row.lifecycle.status == status && row.lifecycle.activity == Activity::None
@@ -306,6 +313,37 @@ async fn resuming_after_the_time_was_over_gives_more() {
     world.engine.sandbox_resume(id).await.unwrap();
     let row = world.until(id, is(Status::Running)).await;
     assert!(row.timeout > Duration::from_secs(60), "it has time to go on");
+}
+
+#[tokio::test]
+async fn a_machine_that_its_own_clock_paused_has_run_out_of_time() {
+    for (on_timeout, becomes) in [
+        (OnTimeout::Kill, killed(Reason::TimedOut)),
+        (OnTimeout::Pause, Lifecycle { status: Status::Paused, activity: Activity::None, ending: None }),
+    ] {
+        let (home, provider, clock) = (TempDir::new().unwrap(), FakeProvider::default(), Arc::<Moved>::default());
+        let open = async || {
+            let config = Config { clock: clock.clone(), ..config(home.path(), Arc::new(provider.clone())) };
+            Engine::open(config).await.unwrap()
+        };
+        let engine = open().await;
+        let project = engine.project_sample().await.unwrap().id;
+        let new = NewSandbox { on_timeout, ..NewSandbox::of(project, AgentKind::Shell, "work") };
+        let id = engine.sandbox_create(new).await.unwrap().id;
+        let row = until(&engine, id, |row| row.is_working && row.step.is_none()).await;
+        engine.shutdown().await;
+        drop(engine);
+
+        // The provider is asked while there is time left, and answers when there is none: the computer slept meanwhile.
+        provider.pause(&ProviderId(row.provider_id.unwrap())).await.unwrap();
+        provider.trouble(Call::Inspect, Trouble { is_late: Duration::from_millis(200), ..Trouble::default() });
+        let looks = provider.calls(Call::Inspect);
+        let engine = open().await;
+        eventually("a look at it", async || (provider.calls(Call::Inspect) > looks).then_some(())).await;
+        clock.0.store(u64::try_from(row.timeout.as_millis()).unwrap() + 60_000, Ordering::Relaxed);
+        until(&engine, id, |row| row.lifecycle == becomes).await;
+        engine.shutdown().await;
+    }
 }
 
 #[tokio::test]

@@ -39,6 +39,8 @@ struct State {
     refuse_turns: bool,
     refuse_destroy: bool,
     troubles: HashMap<Call, Trouble>,
+    /// How often each was made.
+    calls: HashMap<Call, usize>,
     /// Sandboxes that are being paused or resumed.
     suspending: HashSet<String>,
     /// How many bytes a follower hands over at once at most; 0: all there are.
@@ -238,12 +240,18 @@ impl FakeProvider {
         self.lock().sandboxes.values().filter(|sandbox| !matches!(sandbox.presence, Presence::Gone { .. })).count()
     }
 
+    /// How often this was asked for.
+    pub fn calls(&self, call: Call) -> usize {
+        self.lock().calls.get(&call).copied().unwrap_or_default()
+    }
+
     fn trouble_with(&self, call: Call) -> Trouble {
         self.lock().troubles.get(&call).copied().unwrap_or_default()
     }
 
     /// What goes wrong before a call has done anything.
     async fn meet(&self, call: Call) -> Result<(), Error> {
+        *self.lock().calls.entry(call).or_default() += 1;
         let trouble = self.trouble_with(call);
         wait(trouble.thinks).await;
         if trouble.refuses { Err(Error::Keeper(format!("{call:?}: not now"))) } else { Ok(()) }

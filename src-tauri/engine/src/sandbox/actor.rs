@@ -212,9 +212,8 @@ impl Actor {
                 biased;
                 () = shutdown.cancelled() => return self.detach().await,
                 Some(request) = self.inbox.recv() => self.answer(request).await?,
-                // Before what the provider says: a machine that its own clock has paused has run out of time.
-                () = at(self.expiry) => self.expire().await?,
                 Some(done) = self.done.recv() => self.take(done).await?,
+                () = at(self.expiry) => self.expire().await?,
                 () = at(self.ending.as_ref().and_then(Ending::due)) => self.ending_is_due().await?,
                 () = at(flush_at) => self.flush().await?,
                 event = self.turn.next() => self.spool(event).await?,
@@ -520,7 +519,7 @@ impl Actor {
     }
 
     /// How much running time is left, while it runs. A clock that jumped back gives no more than there ever was.
-    fn time_left(&self) -> Option<Duration> {
+    pub(super) fn time_left(&self) -> Option<Duration> {
         self.row.expires_at.map(|at| at.since(self.around.clock.now()).min(self.row.timeout))
     }
 

@@ -11,7 +11,7 @@ use super::{
     saving::{self, Occasion},
 };
 use crate::{
-    model::{Activity, Event, Status},
+    model::{Activity, Event, OnTimeout, Status},
     provider::{self, Presence, Provider, ProviderId},
     settings::Settings,
     store::{self, SandboxError, checkpoints, sandboxes, turns},
@@ -132,7 +132,8 @@ impl Actor {
             }
             Ok(Presence::Paused) => {
                 let stood_still = self.row.lifecycle.status == Status::Paused;
-                self.happen(Event::FoundPaused, None).await?;
+                let event = if self.has_run_out().await? { Event::TimedOut } else { Event::FoundPaused };
+                self.happen(event, None).await?;
                 let is_saved_before = !self.provider.keeps_files();
                 if !stood_still && !is_saved_before && self.row.lifecycle.status == Status::Paused {
                     self.save(Occasion::Paused, None);
@@ -284,6 +285,18 @@ impl Actor {
             remedy: "Everything it printed is kept. Run it again to go on.".to_owned(),
         };
         self.happen(Event::Failed, Some(error)).await
+    }
+
+    /// Whether a machine that nobody asked to pause stands still since its time is over: its own clock has paused it, and
+    /// ours may have slept.
+    async fn has_run_out(&mut self) -> Result<bool, store::Error> {
+        let row = &self.row;
+        let is_asked = row.lifecycle.activity != Activity::None || row.on_timeout == OnTimeout::Pause;
+        if row.lifecycle.status != Status::Running || is_asked {
+            return Ok(false);
+        }
+        self.take_in_clock().await?;
+        Ok(self.time_left() == Some(Duration::ZERO))
     }
 
     /// Where the wall clock was set, the times of this sandbox were moved along: reads them anew. A machine that slept
